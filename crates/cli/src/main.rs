@@ -1,0 +1,2 @@
+//! The `pagein` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! What pagein knows of an ELF file.

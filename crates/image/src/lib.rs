@@ -1,0 +1,1 @@
+//! Wire format of a pagein image: manifest, frames, groups, digests.

@@ -1,0 +1,1 @@
+//! Cost model and planner: bandwidth, latency, policies.

@@ -1,0 +1,1 @@
+//! Where an image's bytes come from.

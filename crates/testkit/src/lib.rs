@@ -1,0 +1,1 @@
+//! Fault-injecting source, corpus and harness for the tests.

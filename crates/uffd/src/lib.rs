@@ -1,0 +1,1 @@
+//! userfaultfd, ptrace, memfd.

@@ -1,0 +1,1 @@
+//! Runs a program whose pages arrive while it runs.

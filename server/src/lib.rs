@@ -1,0 +1,1 @@
+//! Serves images over HTTP.

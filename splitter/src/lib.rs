@@ -1,0 +1,1 @@
+//! Cuts a program into an image.

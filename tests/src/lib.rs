@@ -1,0 +1,1 @@
+//! Integration tests on real programs; see `tests/tests`.
