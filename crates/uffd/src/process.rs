@@ -135,3 +135,20 @@ pub fn set_title(comm: &str, command_line: &str) {
     }
     crate::inherited::overwrite_command_line(command_line);
 }
+
+/// Closes every descriptor from 3 on except those in `keep` (`close_range(2)`).
+///
+/// For a process that was just forked and has not opened anything yet that is not in `keep`.
+pub fn close_others(keep: &[RawFd]) {
+    let mut keep: Vec<u32> = keep.iter().filter_map(|&fd| u32::try_from(fd).ok()).filter(|&fd| fd > 2).collect();
+    keep.sort_unstable();
+    let mut first = 3u32;
+    for next in keep.into_iter().chain([u32::MAX]) {
+        if next > first {
+            let last = if next == u32::MAX { u32::MAX } else { next - 1 };
+            // SAFETY: three integers; by this function's contract nobody uses what is closed.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        }
+        first = next.saturating_add(1);
+    }
+}
