@@ -114,7 +114,8 @@ pub(crate) fn open_cache(cache: &Path) -> Result<PathBuf, Trouble> {
     let meta = fs::metadata(&cache).map_err(Trouble::file(&cache))?;
     let mine = meta.uid() == nix::unistd::geteuid().as_raw() && meta.mode() & 0o022 == 0;
     if !mine {
-        let error = io::Error::other("others may write here, so programs cannot be run from it: choose --cache DIR");
+        let error =
+            io::Error::other("others may write here, so programs cannot be run from it: choose --cache DIR");
         return Err(Trouble::File { path: cache, error });
     }
     Ok(cache)

@@ -115,8 +115,7 @@ impl<'a> FaultLoop<'a> {
 
     /// All pages are there, or the program has exec'ed something else: only its end is of interest now.
     fn await_program(&self) {
-        let fd = nix::poll::PollFd::new(self.program.as_fd(), nix::poll::PollFlags::POLLIN);
-        while nix::poll::poll(&mut [fd], nix::poll::PollTimeout::NONE) == Err(nix::errno::Errno::EINTR) {}
+        crate::run::wait_for_end(&self.program);
         self.pager.program_ended(Instant::now());
     }
 

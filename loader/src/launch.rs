@@ -14,15 +14,19 @@ use crate::trouble::Trouble;
 /// A program that stands before its first instruction, with its missing pages registered.
 pub(crate) struct Launched {
     tracee: Tracee,
-    pub(crate) userfault: Userfault,
-    pub(crate) map: AddressMap,
+    userfault: Userfault,
+    map: AddressMap,
 }
 
 impl Launched {
-    /// Lets the program run.
-    pub(crate) fn go(self) -> Result<(Userfault, AddressMap), Trouble> {
-        self.tracee.detach()?;
-        Ok((self.userfault, self.map))
+    /// Gives the descriptor and the mappings to `take`, then lets the program run: no fault may come before somebody
+    /// waits for it.
+    pub(crate) fn go(
+        self,
+        take: impl FnOnce(Userfault, AddressMap) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        take(self.userfault, self.map)?;
+        Ok(self.tracee.detach()?)
     }
 }
 
@@ -80,10 +84,9 @@ pub(crate) fn memory_file(name: &str, size: u64) -> Result<MemoryFile, Trouble> 
 /// The dynamic linker must be there before the kernel looks for it: its own error would name the program.
 pub(crate) fn check_interpreter(name: &str, program: &Program) -> Result<(), Trouble> {
     match &program.interpreter {
-        Some(interpreter) if !Path::new(&interpreter.path).exists() => Err(Trouble::NoInterpreter {
-            program: name.to_owned(),
-            interpreter: interpreter.path.clone(),
-        }),
+        Some(interpreter) if !Path::new(&interpreter.path).exists() => {
+            Err(Trouble::NoInterpreter { program: name.to_owned(), interpreter: interpreter.path.clone() })
+        }
         _ => Ok(()),
     }
 }

@@ -8,9 +8,10 @@ use pagein_elf::Program;
 /// Bytes to put over the exec'ed file, with their file offsets; none if the entry point's segment has no room.
 pub(crate) fn patches(program: &Program, command: &[Option<Vec<u8>>]) -> Vec<(u64, Vec<u8>)> {
     let code = x86_64(command);
-    let segment = program.segments.iter().find(|segment| {
-        (segment.vaddr.0..segment.vaddr.0 + segment.file_size).contains(&program.entry.0)
-    });
+    let segment = program
+        .segments
+        .iter()
+        .find(|segment| (segment.vaddr.0..segment.vaddr.0 + segment.file_size).contains(&program.entry.0));
     let Some(segment) = segment else { return Vec::new() };
     let within = program.entry.0 - segment.vaddr.0;
     if within + code.len() as u64 > segment.file_size {
@@ -31,8 +32,10 @@ fn empty_dynamic(program: &Program) -> Option<(u64, Vec<u8>)> {
     let dynamic = program.dynamic.as_ref()?;
     let segment = program.segments.iter().find(|segment| segment.mapped().contains(&dynamic.start))?;
     let zeros = dynamic.start.0 + 5 * 16;
-    let entries = [(DT_STRTAB, zeros), (DT_SYMTAB, zeros), (DT_STRSZ, 1), (DT_SYMENT, 24), (0, 0), (0, 0), (0, 0)];
-    let bytes = entries.iter().flat_map(|(tag, value)| [tag.to_le_bytes(), value.to_le_bytes()]).flatten().collect();
+    let entries =
+        [(DT_STRTAB, zeros), (DT_SYMTAB, zeros), (DT_STRSZ, 1), (DT_SYMENT, 24), (0, 0), (0, 0), (0, 0)];
+    let bytes =
+        entries.iter().flat_map(|(tag, value)| [tag.to_le_bytes(), value.to_le_bytes()]).flatten().collect();
     Some((segment.offset.0 + (dynamic.start.0 - segment.vaddr.0), bytes))
 }
 

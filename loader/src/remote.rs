@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use pagein_image::{Frame, GroupId, GroupIndex, GroupSet, HEADER_LEN, Manifest, PageNo, object, page_file_name};
+use pagein_image::{
+    Digest, Frame, GroupId, GroupIndex, GroupSet, HEADER_LEN, Manifest, PageNo, object, page_file_name,
+};
 use pagein_model::Policy;
 use pagein_source::{Location, Retry, Source, fetch};
 use tokio::sync::OnceCell;
@@ -18,6 +20,7 @@ pub(crate) struct Remote {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) retry: Retry,
     pub(crate) manifest: Manifest,
+    pub(crate) manifest_digest: Digest,
     /// Offset of each hot frame in the object `hot`, and the end of the last.
     pub(crate) frame_offsets: Vec<u64>,
     /// For each page the hot frame that holds it.
@@ -38,24 +41,24 @@ pub(crate) enum Unit {
     Group(GroupId),
 }
 
-/// Reads and checks the manifest at the beginning of `stream`.
+/// Reads and checks the manifest at the beginning of `stream`; also returns its stored form.
 pub(crate) async fn read_manifest(
     stream: &mut ObjectStream,
     location: &Location,
     object: &str,
-) -> Result<(Manifest, u64), Trouble> {
+) -> Result<(Manifest, Vec<u8>), Trouble> {
     let damaged = |error| Trouble::Image { object: location.object(object), error };
     let len = Manifest::stored_len(stream.peek(HEADER_LEN).await?).map_err(damaged)?;
     let stored = stream.take(len).await?;
     if let Some(pinned) = location.pinned() {
-        pagein_image::Digest(*pinned).check(&stored, "the manifest (pinned in the address)").map_err(damaged)?;
+        Digest(*pinned).check(&stored, "the manifest (pinned in the address)").map_err(damaged)?;
     }
-    Ok((Manifest::decode(&stored).map_err(damaged)?, len as u64))
+    Ok((Manifest::decode(&stored).map_err(damaged)?, stored))
 }
 
 impl Remote {
-    pub(crate) fn new(source: Arc<dyn Source>, retry: Retry, manifest: Manifest, manifest_len: u64) -> Self {
-        let mut frame_offsets = vec![manifest_len];
+    pub(crate) fn new(source: Arc<dyn Source>, retry: Retry, manifest: Manifest, stored: &[u8]) -> Self {
+        let mut frame_offsets = vec![stored.len() as u64];
         let mut frame_of_page = vec![COLD; manifest.page_count() as usize];
         let mut rank = 0;
         for (number, frame) in manifest.hot_frames.iter().enumerate() {
@@ -69,6 +72,7 @@ impl Remote {
             source,
             retry,
             manifest,
+            manifest_digest: Digest::of(stored),
             frame_offsets,
             frame_of_page,
             cold: OnceCell::new(),
@@ -91,7 +95,9 @@ impl Remote {
 
     /// What to fetch when `page` is needed now.
     pub(crate) async fn unit(&self, page: PageNo, policy: Policy) -> Result<(Unit, Vec<PageNo>), Trouble> {
-        if let Some(frame) = self.frame_of(page).filter(|_| policy != Policy::Paged || self.manifest.paged.is_none()) {
+        if let Some(frame) =
+            self.frame_of(page).filter(|_| policy != Policy::Paged || self.manifest.paged.is_none())
+        {
             return Ok((Unit::HotFrame(frame), self.frame_pages(frame).to_vec()));
         }
         let groups = self.groups(policy).await?;

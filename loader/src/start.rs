@@ -66,11 +66,14 @@ impl Front {
 
 /// Runs `pager` in a detached process and becomes the program that it prepares. Returns only if that fails.
 ///
+/// `argv0` is the name that the program is called by; by default its file name.
+///
 /// `keep` are descriptors that the pager needs; all others but the standard ones are closed in it, so that no pipe of
 /// the program's is held open.
 pub(crate) fn become_program(
-    argv: &[CString],
-    keep: &[BorrowedFd<'_>],
+    argv0: Option<&CString>,
+    args: &[CString],
+    keep: &[RawFd],
     pager: impl FnOnce(Front) -> i32,
 ) -> Failure {
     let flags = SockFlag::SOCK_CLOEXEC;
@@ -80,7 +83,7 @@ pub(crate) fn become_program(
         Err(error) => return Failure::pagein(format!("cannot make a socket: {error}")),
     };
     let pid = getpid();
-    let mut kept: Vec<RawFd> = keep.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut kept = keep.to_vec();
     kept.push(theirs.as_raw_fd());
     let forked = process::fork_detached(move || {
         detach_descriptors(&kept);
@@ -89,17 +92,22 @@ pub(crate) fn become_program(
     if let Err(error) = forked {
         return Failure::pagein(format!("cannot start the pager: {error}"));
     }
-    follow(&mine, argv)
+    follow(&mine, argv0, args)
 }
 
 /// Does what the pager says.
-fn follow(socket: &OwnedFd, argv: &[CString]) -> Failure {
+fn follow(socket: &OwnedFd, argv0: Option<&CString>, args: &[CString]) -> Failure {
     let (message, fds) = match process::receive(socket, MESSAGE_LIMIT) {
         Ok(received) => received,
         Err(error) => return Failure::pagein(format!("lost the pager: {error}")),
     };
     match message.split_first() {
-        Some((&EXEC, path)) => exec(socket, path, fds.first(), argv),
+        Some((&EXEC, path)) => {
+            let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+            let name = argv0.cloned().or_else(|| CString::new(name).ok());
+            let argv: Vec<CString> = name.into_iter().chain(args.iter().cloned()).collect();
+            exec(socket, path, fds.first(), &argv)
+        }
         Some((&FAIL, [code, text @ ..])) => {
             Failure { code: *code, text: String::from_utf8_lossy(text).into_owned() }
         }

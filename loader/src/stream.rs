@@ -18,11 +18,28 @@ pub(crate) struct ObjectStream {
     skip: u64,
     /// Size of the object, as soon as it is known.
     pub(crate) end: Option<u64>,
+    /// The first request asks for this many bytes only.
+    first_len: Option<u64>,
 }
 
 impl ObjectStream {
     pub(crate) fn new(source: Arc<dyn Source>, object: &'static str, retry: Retry) -> Self {
-        Self { source, object, retry, body: None, buffer: Vec::new(), position: 0, skip: 0, end: None }
+        Self {
+            source,
+            object,
+            retry,
+            body: None,
+            buffer: Vec::new(),
+            position: 0,
+            skip: 0,
+            end: None,
+            first_len: None,
+        }
+    }
+
+    /// Asks for `len` bytes first, and for the rest only if it is taken.
+    pub(crate) fn limit_first_request(&mut self, len: u64) {
+        self.first_len = Some(len);
     }
 
     /// Bytes received so far.
@@ -68,6 +85,11 @@ impl ObjectStream {
         }
         let body = self.body.as_mut().expect("opened above");
         let Some(chunk) = body.chunk().await? else {
+            if self.first_len.take().is_some() {
+                // All of the first part is here and more is wanted.
+                self.body = None;
+                return Ok(());
+            }
             let expected = self.end.unwrap_or(self.position + 1);
             let place = self.source.describe(self.object);
             return Err(SourceError::Truncated { place, expected, got: self.position });
@@ -87,6 +109,13 @@ impl ObjectStream {
         {
             match self.source.get(self.object, Some(self.position..end)).await {
                 Err(error) if matches!(error.kind(), SourceError::RangeIgnored { .. }) => {}
+                other => return other,
+            }
+        }
+        if let Some(len) = self.first_len {
+            match self.source.get(self.object, Some(0..len)).await {
+                // No ranges here, or an object that is shorter than that.
+                Err(error) if !error.is_transient() => self.first_len = None,
                 other => return other,
             }
         }

@@ -17,10 +17,7 @@ pub(crate) struct MemoryId {
 
 /// Poisons all missing pages, so that touching one raises SIGBUS, and sends SIGBUS to every process that maps the memory
 /// file. First the one, then the other: nobody may touch a page between.
-pub(crate) fn tell<'a>(
-    spaces: impl IntoIterator<Item = (&'a Userfault, Vec<Range<u64>>)>,
-    memory: MemoryId,
-) {
+pub(crate) fn tell<'a>(spaces: impl IntoIterator<Item = (&'a Userfault, Vec<Range<u64>>)>, memory: MemoryId) {
     for (userfault, ranges) in spaces {
         for range in ranges {
             // Fails only for an address space that has gone.
@@ -35,7 +32,8 @@ pub(crate) fn tell<'a>(
 fn who_maps(memory: MemoryId) -> Vec<Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let maps_it = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| mentions(&maps, memory));
+    let maps_it =
+        |pid: &i32| fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| mentions(&maps, memory));
     pids.filter(maps_it).map(Pid::from_raw).collect()
 }
 

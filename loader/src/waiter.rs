@@ -11,9 +11,9 @@ use std::process::ExitCode;
 use std::thread;
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, raise, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::fcntl::OFlag;
 use nix::unistd::{Pid, pipe2};
 use pagein_uffd::process;
 

@@ -10,6 +10,6 @@ pub mod process;
 mod tracee;
 mod userfault;
 
-pub use memory_file::MemoryFile;
+pub use memory_file::{MemoryFile, map_file};
 pub use tracee::{Bootstrap, Mapping, TraceError, Tracee};
 pub use userfault::{Event, Userfault, UserfaultError};

@@ -43,6 +43,12 @@ impl MemoryFile {
         Ok(self.file.metadata()?.blocks() * 512)
     }
 
+    /// Device and inode, as `/proc/PID/maps` shows them.
+    pub fn id(&self) -> io::Result<(u64, u64)> {
+        let meta = self.file.metadata()?;
+        Ok((meta.dev(), meta.ino()))
+    }
+
     /// A second descriptor that cannot write: what is mapped into the program.
     pub fn reopen_read_only(&self) -> io::Result<OwnedFd> {
         Ok(File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))?.into())
@@ -53,4 +59,14 @@ impl AsFd for MemoryFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// Maps a file that is only read.
+///
+/// If somebody truncates the file meanwhile, reading the lost part raises SIGBUS, as for every program that is executed
+/// from a file.
+pub fn map_file(file: &File) -> io::Result<memmap2::Mmap> {
+    // SAFETY: the map is read-only and private to this process. A concurrent writer could change bytes under a Rust
+    // slice; every use copies them out first, and digests are made of the copy that is used.
+    unsafe { memmap2::Mmap::map(file) }
 }

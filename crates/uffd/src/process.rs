@@ -140,7 +140,8 @@ pub fn set_title(comm: &str, command_line: &str) {
 ///
 /// For a process that was just forked and has not opened anything yet that is not in `keep`.
 pub fn close_others(keep: &[RawFd]) {
-    let mut keep: Vec<u32> = keep.iter().filter_map(|&fd| u32::try_from(fd).ok()).filter(|&fd| fd > 2).collect();
+    let mut keep: Vec<u32> =
+        keep.iter().filter_map(|&fd| u32::try_from(fd).ok()).filter(|&fd| fd > 2).collect();
     keep.sort_unstable();
     let mut first = 3u32;
     for next in keep.into_iter().chain([u32::MAX]) {
