@@ -252,3 +252,63 @@ fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
         headers.insert(name, value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hyper::Request;
+
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_have_their_status() {
+        for (errno, code) in [
+            (Errno::NOENT, 404),
+            (Errno::XDEV, 404),
+            (Errno::LOOP, 404),
+            (Errno::ACCESS, 403),
+            (Errno::MFILE, 503),
+            (Errno::IO, 500),
+        ] {
+            let response = error_response(&errno.into());
+            assert_eq!(response.status().as_u16(), code, "{errno}");
+            assert_eq!(response.headers().contains_key(RETRY_AFTER), code == 503, "{errno}");
+        }
+    }
+
+    /// The fast way and the slow way are one answer; which of them is taken depends on the page cache.
+    #[test]
+    fn waiting_or_not_gives_the_same_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("cold"), vec![7; 100_000]).unwrap();
+        let site = Site::new(Root::open(dir.path()).unwrap(), Duration::ZERO);
+        let (request, ()) =
+            Request::builder().uri("/cold").header(RANGE, "bytes=10-99,5000-").body(()).unwrap().into_parts();
+        let slow = site.answer(&request, Wait::Allowed).unwrap();
+        assert_eq!(slow.status(), StatusCode::PARTIAL_CONTENT);
+        if let Some(fast) = site.answer(&request, Wait::Never) {
+            assert_eq!(fast.headers()[CONTENT_LENGTH], slow.headers()[CONTENT_LENGTH]);
+            assert_eq!(fast.headers()[ETAG], slow.headers()[ETAG]);
+        }
+        let (request, ()) = Request::builder().uri("/").body(()).unwrap().into_parts();
+        assert!(site.answer(&request, Wait::Never).is_none(), "a listing reads directories, which may wait");
+        assert!(site.answer(&request, Wait::Allowed).is_some());
+    }
+
+    #[test]
+    fn boundaries_differ_and_fit() {
+        let (one, two) = (boundary(), boundary());
+        assert_ne!(one, two);
+        assert_eq!(one.len(), 32);
+    }
+
+    #[test]
+    fn only_an_authority_is_echoed() {
+        for (host, want) in
+            [("h:80", Some("h:80")), ("[::1]:8080", Some("[::1]:8080")), ("h; rm -rf", None), ("$(x)", None)]
+        {
+            let (request, ()) =
+                Request::builder().uri("/git").header(HOST, host).body(()).unwrap().into_parts();
+            assert_eq!(authority(&request), want, "{host}");
+        }
+    }
+}

@@ -40,13 +40,17 @@ impl<S> Guarded<S> {
 
     /// Ready with an error when the time is up; else the task is woken when it is.
     fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let deadline = if self.greeted.load(Ordering::Relaxed) {
+            self.last_progress + self.idle
+        } else {
+            self.first_request_by
+        };
+        // Progress puts the deadline off all the time; the alarm follows only when it has gone off.
+        if deadline < self.alarm.deadline() {
+            self.alarm.as_mut().reset(deadline);
+        }
         loop {
             ready!(self.alarm.as_mut().poll(cx));
-            let deadline = if self.greeted.load(Ordering::Relaxed) {
-                self.last_progress + self.idle
-            } else {
-                self.first_request_by
-            };
             if Instant::now() >= deadline {
                 return Poll::Ready(io::ErrorKind::TimedOut.into());
             }

@@ -21,10 +21,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 /// Fails the test when `future` hangs.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match timeout(LIMIT, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("{what} took more than {LIMIT:?}"),
-    }
+    timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("{what} took more than {LIMIT:?}"))
 }
 
 /// Bytes that differ everywhere, so that a wrong offset shows.
@@ -163,6 +160,12 @@ impl Client {
     /// Whatever is left until the server closes.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         while self.fill().await.is_ok() {}
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// Whatever comes until the server closes, or `len` bytes.
+    pub(crate) async fn rest_or(&mut self, len: usize) -> Vec<u8> {
+        while self.buffer.len() < len && self.fill().await.is_ok() {}
         std::mem::take(&mut self.buffer)
     }
 
