@@ -29,7 +29,9 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         tokio::time::sleep(std::mem::take(&mut response.delay)).await;
         if response.refuse {
             shared.mode.send_replace(Mode::Refusing);
-            return;
+            // The listener goes first and then this task: a client that sees the close and connects again
+            // at once must not get into the backlog.
+            return std::future::pending().await;
         }
         if write(stream.get_mut(), &response, &shared).await.is_err()
             || !after(&mut stream, response.then).await
