@@ -75,7 +75,7 @@ async fn connection(mut stream: TcpStream, replies: Vec<Reply>, seen: Arc<Mutex<
             Then::Keep => {}
             Then::Close => return,
             Then::Hang => tokio::time::sleep(Duration::from_secs(60)).await,
-            Then::Flood => while stream.write_all(&[0; 65536]).await.is_ok() {},
+            Then::Flood => while stream.write_all(&[0; 8192]).await.is_ok() {},
         }
     }
 }

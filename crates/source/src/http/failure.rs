@@ -52,14 +52,18 @@ fn is_io(error: &reqwest::Error) -> bool {
     })
 }
 
-/// What rustls has against the server's certificate, if that is the cause. An `io::Error` shows it by
-/// `get_ref` and not by `source`.
+/// What rustls has against the server's certificate, if that is the cause.
 fn certificate(error: &reqwest::Error) -> Option<String> {
-    causes(error).find_map(|cause| {
-        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let tls = cause
-            .downcast_ref::<rustls::Error>()
-            .or_else(|| inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()))?;
-        matches!(tls, rustls::Error::InvalidCertificate(_)).then(|| tls.to_string())
+    causes(error).find_map(|cause| match tls_error(cause)? {
+        tls @ rustls::Error::InvalidCertificate(_) => Some(tls.to_string()),
+        _ => None,
     })
+}
+
+/// `io::Error` shows what it wraps by `get_ref` and not by `source`, and may wrap another of its kind.
+fn tls_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+        return Some(tls);
+    }
+    tls_error(cause.downcast_ref::<io::Error>()?.get_ref()?)
 }
