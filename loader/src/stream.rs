@@ -84,7 +84,15 @@ impl ObjectStream {
             self.body = Some(self.open().await?);
         }
         let body = self.body.as_mut().expect("opened above");
-        let Some(chunk) = body.chunk().await? else {
+        let chunk = match body.chunk().await {
+            // The object is shorter than the first request.
+            Err(SourceError::Truncated { .. }) if self.first_len.take().is_some() => {
+                self.body = None;
+                return Ok(());
+            }
+            chunk => chunk?,
+        };
+        let Some(chunk) = chunk else {
             if self.first_len.take().is_some() {
                 // All of the first part is here and more is wanted.
                 self.body = None;
@@ -114,9 +122,9 @@ impl ObjectStream {
         }
         if let Some(len) = self.first_len {
             match self.source.get(self.object, Some(0..len)).await {
-                // No ranges here, or an object that is shorter than that.
-                Err(error) if !error.is_transient() => self.first_len = None,
-                other => return other,
+                // No ranges here, or an object that is shorter than that: the whole of it, whatever it was.
+                Err(_) => self.first_len = None,
+                body => return body,
             }
         }
         self.skip = self.position;
