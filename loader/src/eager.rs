@@ -5,11 +5,12 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use pagein_elf::Program;
-use pagein_image::{Digest, Manifest, PAGE_SIZE, object};
+use pagein_image::{Digest, ImageError, Manifest, PAGE_SIZE, object};
 use pagein_source::Source;
 
-use crate::exec_file::publish;
 use crate::launch::check_interpreter;
+use crate::lazy::runs;
+use crate::publish::Unnamed;
 use crate::stream::ObjectStream;
 use crate::trouble::Trouble;
 
@@ -22,13 +23,14 @@ pub(crate) fn complete_path(cache: &Path, manifest: &Manifest) -> PathBuf {
 pub(crate) fn find_complete(cache: &Path, manifest: &Manifest) -> Option<PathBuf> {
     let path = complete_path(cache, manifest);
     let right_size = fs::metadata(&path).ok()?.size() == manifest.file_size;
-    (right_size && digest_of_file(&path).ok()? == manifest.file_digest).then_some(path)
+    (right_size && digest_of(&fs::File::open(&path).ok()?).ok()? == manifest.file_digest).then_some(path)
 }
 
-/// The digest of a file, read by mapping it.
-pub(crate) fn digest_of_file(path: &Path) -> std::io::Result<Digest> {
+fn digest_of(mut file: &fs::File) -> std::io::Result<Digest> {
+    use std::io::Seek as _;
+    file.rewind()?;
     let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(fs::File::open(path)?)?;
+    hasher.update_reader(file)?;
     Ok(Digest(*hasher.finalize().as_bytes()))
 }
 
@@ -40,30 +42,34 @@ pub(crate) async fn fetch_complete(
     cache: &Path,
 ) -> Result<PathBuf, Trouble> {
     let place = source.describe(object::WHOLE);
-    let mut file = vec![0; manifest.file_size.next_multiple_of(PAGE_SIZE as u64) as usize];
+    let damaged = |error| Trouble::Image { object: place.clone(), error };
+    let path = complete_path(cache, manifest);
+    let unnamed = Unnamed::new(path.parent().expect("it was joined"))?;
+    let file = unnamed.file();
     let pages = manifest.whole_pages();
     let mut rest = &pages[..];
     for (number, frame) in manifest.whole_frames.iter().enumerate() {
         let stored = stream.take(frame.stored_len as usize).await?;
-        let damaged = |error| Trouble::Image { object: place.clone(), error };
         let raw = frame.decode(&stored, &format!("frame {number}")).map_err(damaged)?;
         let (here, after) = rest.split_at(frame.pages as usize);
-        for (page, bytes) in here.iter().zip(raw.chunks_exact(PAGE_SIZE)) {
-            let start = page.offset().0 as usize;
-            file[start..start + PAGE_SIZE].copy_from_slice(bytes);
+        for (first, count) in runs(here, |_| false) {
+            let bytes = &raw[first * PAGE_SIZE..(first + count) * PAGE_SIZE];
+            file.write_all_at(bytes, here[first].offset().0).map_err(Trouble::file(&path))?;
         }
         rest = after;
     }
-    file.truncate(manifest.file_size as usize);
-    manifest
-        .file_digest
-        .check(&file, "the program put together")
-        .map_err(|error| Trouble::Image { object: place, error })?;
-    let program =
-        Program::parse_file(&file).map_err(|error| Trouble::Elf { program: manifest.name.clone(), error })?;
+    file.set_len(manifest.file_size).map_err(Trouble::file(&path))?;
+    let found = digest_of(file).map_err(Trouble::file(&path))?;
+    if found != manifest.file_digest {
+        let (what, expected) = ("the program put together".to_owned(), manifest.file_digest);
+        return Err(damaged(ImageError::Digest { what, expected, found }));
+    }
+    let program = Program::parse(manifest.file_size, |offset, len| {
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, offset).ok().map(|()| bytes)
+    });
+    let program = program.map_err(|error| Trouble::Elf { program: manifest.name.clone(), error })?;
     check_interpreter(&manifest.name, &program)?;
-    let path = complete_path(cache, manifest);
-    let directory = path.parent().expect("it was joined");
-    publish(directory, &path, |out| out.write_all_at(&file, 0))?;
+    unnamed.publish(&path)?;
     Ok(path)
 }

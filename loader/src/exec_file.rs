@@ -8,12 +8,13 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use pagein_elf::Program;
 use pagein_image::{Digest, PAGE_SIZE, PageNo};
 
+use crate::publish::Unnamed;
 use crate::relaunch;
 use crate::trouble::Trouble;
 
@@ -52,10 +53,14 @@ pub(crate) fn exec_file(
     let directory = cache.join("exe").join(&Digest::of(&all).to_string()[..16]);
     let path = directory.join(name);
     if !is_there(&path, size, &pages) {
-        publish(&directory, &path, |file| {
+        let unnamed = Unnamed::new(&directory)?;
+        let file = unnamed.file();
+        let write = || {
             file.set_len(size)?;
             pages.iter().try_for_each(|(number, bytes)| file.write_all_at(bytes, number.offset().0))
-        })?;
+        };
+        write().map_err(Trouble::file(&path))?;
+        unnamed.publish(&path)?;
     }
     Ok(path)
 }
@@ -77,24 +82,6 @@ fn is_there(path: &Path, size: u64, pages: &Pages) -> bool {
         && pages.iter().all(|(number, bytes)| {
             file.read_exact_at(&mut found, number.offset().0).is_ok() && found == *bytes
         })
-}
-
-/// Makes a file appear under `path`, complete or not at all: written under another name first, removed if that fails.
-pub(crate) fn publish(
-    directory: &Path,
-    path: &Path,
-    write: impl FnOnce(&fs::File) -> io::Result<()>,
-) -> Result<(), Trouble> {
-    fs::create_dir_all(directory).map_err(Trouble::file(directory))?;
-    let error = || Trouble::file(path);
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".new-").permissions(fs::Permissions::from_mode(0o700));
-    let temporary = builder.tempfile_in(directory).map_err(error())?;
-    write(temporary.as_file()).map_err(error())?;
-    let (file, temporary) = temporary.into_parts();
-    // Executing a file that is open for writing is refused (ETXTBSY).
-    drop(file);
-    temporary.persist(path).map_err(|persist| error()(persist.error))
 }
 
 /// The directory for what may be kept: `PAGEIN_CACHE`, `XDG_CACHE_HOME/pagein` or `~/.cache/pagein`; without a home

@@ -146,7 +146,7 @@ impl<'a> FaultLoop<'a> {
         match page {
             Some(page) => self.pager.fault(Fault { page, waiter, write, thread }),
             // Cannot be: only known ranges are registered. If it is, nobody knows the right bytes.
-            None => tell([(&process.userfault, vec![address..address + 4096])], self.ward.memory),
+            None => tell([(&process.userfault, process.ranges())], self.ward.memory),
         }
     }
 

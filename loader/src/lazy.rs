@@ -87,7 +87,7 @@ impl Lazy {
     pub(crate) fn install(&self, pages: &[PageNo], raw: &[u8]) -> Result<(), Trouble> {
         let runs = {
             let table = lock(&self.table);
-            missing_runs(pages, |page| table.state(page) == crate::table::PageState::Present)
+            runs(pages, |page| table.state(page) == crate::table::PageState::Present)
         };
         for (first, count) in runs {
             let bytes = &raw[first * PAGE_SIZE..(first + count) * PAGE_SIZE];
@@ -244,7 +244,7 @@ impl Pager for LazyPager {
 }
 
 /// Runs of pages that lie one behind the other in the file and are not there yet: (index of the first, number).
-fn missing_runs(pages: &[PageNo], is_present: impl Fn(PageNo) -> bool) -> Vec<(usize, usize)> {
+pub(crate) fn runs(pages: &[PageNo], is_present: impl Fn(PageNo) -> bool) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for (index, &page) in pages.iter().enumerate() {
         if is_present(page) {
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn neighbours_are_written_together_and_present_pages_not_at_all() {
         let pages: Vec<PageNo> = [4, 5, 6, 9, 2, 3, 4].map(PageNo).to_vec();
-        assert_eq!(missing_runs(&pages, |_| false), [(0, 3), (3, 1), (4, 3)]);
-        assert_eq!(missing_runs(&pages, |page| page.0 == 5), [(0, 1), (2, 1), (3, 1), (4, 3)]);
+        assert_eq!(runs(&pages, |_| false), [(0, 3), (3, 1), (4, 3)]);
+        assert_eq!(runs(&pages, |page| page.0 == 5), [(0, 1), (2, 1), (3, 1), (4, 3)]);
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the command becomes the program, a pager is split off | `start.rs` (`waiter.rs` when something is reported) |
 //! | manifest and first frames | `run.rs`, `remote.rs`, `stream.rs` |
-//! | the file that is exec'ed | `exec_file.rs`, `relaunch.rs` |
+//! | the file that is exec'ed | `exec_file.rs`, `relaunch.rs`, `publish.rs` |
 //! | exec, mappings, registration | `launch.rs` |
 //! | faults, forks, remaps | `faults.rs`, `processes.rs`, `address_map.rs` |
 //! | what is where, who waits | `table.rs` |
@@ -21,6 +21,7 @@ mod guard;
 mod launch;
 mod lazy;
 mod processes;
+mod publish;
 mod record;
 mod relaunch;
 mod remote;

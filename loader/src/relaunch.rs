@@ -67,20 +67,20 @@ fn x86_64(command: &[Option<Vec<u8>>]) -> Vec<u8> {
     code.load_address([0x48, 0x8d, 0x3d], &path); // lea rdi, [rip+path]
     code.bytes(&[0x48, 0x89, 0xe6]); // mov rsi, rsp
     code.bytes(&[0x4c, 0x89, 0xf2]); // mov rdx, r14
-    code.system_call(libc_number::EXECVE);
+    code.system_call(number::EXECVE);
     // execve returned: pagein is not where it was.
     let message = [b"pagein: cannot start ", &path[..], b": it was moved or deleted\n"].concat();
     code.bytes(&[0xbf, 2, 0, 0, 0]); // mov edi, 2
     code.load_address([0x48, 0x8d, 0x35], &message); // lea rsi, [rip+message]
     code.byte_and_word(0xba, message.len() as u32); // mov edx, len
-    code.system_call(libc_number::WRITE);
+    code.system_call(number::WRITE);
     code.byte_and_word(0xbf, u32::from(crate::Failure::PAGEIN)); // mov edi, status
-    code.system_call(libc_number::EXIT_GROUP);
+    code.system_call(number::EXIT_GROUP);
     code.finish()
 }
 
 /// Numbers of x86-64 Linux system calls (`arch/x86/entry/syscalls/syscall_64.tbl`).
-mod libc_number {
+mod number {
     pub(super) const WRITE: u32 = 1;
     pub(super) const EXECVE: u32 = 59;
     pub(super) const EXIT_GROUP: u32 = 231;
@@ -89,7 +89,7 @@ mod libc_number {
 /// Instructions, and behind them the strings that they address relative to themselves.
 #[derive(Default)]
 struct Code {
-    code: Vec<u8>,
+    text: Vec<u8>,
     /// Where a 32-bit distance is to be put, and the offset in `strings` that it leads to.
     references: Vec<(usize, usize)>,
     strings: Vec<u8>,
@@ -97,17 +97,17 @@ struct Code {
 
 impl Code {
     fn bytes(&mut self, bytes: &[u8]) {
-        self.code.extend_from_slice(bytes);
+        self.text.extend_from_slice(bytes);
     }
 
     fn byte_and_word(&mut self, byte: u8, word: u32) {
-        self.code.push(byte);
+        self.text.push(byte);
         self.bytes(&word.to_le_bytes());
     }
 
     fn load_address(&mut self, instruction: [u8; 3], string: &[u8]) {
         self.bytes(&instruction);
-        self.references.push((self.code.len(), self.strings.len()));
+        self.references.push((self.text.len(), self.strings.len()));
         self.bytes(&[0; 4]);
         self.strings.extend_from_slice(string);
         self.strings.push(0);
@@ -119,13 +119,13 @@ impl Code {
     }
 
     fn finish(mut self) -> Vec<u8> {
-        let strings_at = self.code.len();
+        let strings_at = self.text.len();
         for (at, string) in self.references {
             // Relative to the end of the instruction, which ends with the distance.
             let distance = (strings_at + string - (at + 4)) as u32;
-            self.code[at..at + 4].copy_from_slice(&distance.to_le_bytes());
+            self.text[at..at + 4].copy_from_slice(&distance.to_le_bytes());
         }
-        self.code.extend_from_slice(&self.strings);
-        self.code
+        self.text.extend_from_slice(&self.strings);
+        self.text
     }
 }

@@ -121,7 +121,7 @@ impl Remote {
     async fn load_index(&self, name: &'static str, set: GroupSet) -> Result<Groups, Trouble> {
         let stored = fetch(&*self.source, name, None, u64::from(set.index_len), &self.retry).await?;
         let file_size = self.manifest.file_size;
-        let index = GroupIndex::decode(&stored, &set.index_digest, file_size)
+        let index = GroupIndex::decode(&stored, &set, file_size)
             .map_err(|error| Trouble::Image { object: self.source.describe(name), error })?;
         let by_page = index.by_page(file_size);
         Ok(Groups { index, by_page })

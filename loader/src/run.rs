@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pagein_elf::Program;
-use pagein_image::{Manifest, PAGE_SIZE, object};
+use pagein_image::{ImageError, Manifest, PAGE_SIZE, PageNo, object};
 use pagein_model::Policy;
 use pagein_source::{Location, Options, Source};
 use pagein_uffd::{Userfault, process};
@@ -25,6 +25,7 @@ use crate::remote::{Remote, read_manifest};
 use crate::start::{Front, become_program};
 use crate::stats::Stats;
 use crate::stream::ObjectStream;
+use crate::table::PageState;
 use crate::tell::MemoryId;
 use crate::trouble::Trouble;
 use crate::{Failure, waiter};
@@ -223,6 +224,7 @@ impl Session<'_> {
         let program = Program::parse(manifest.file_size, read)
             .map_err(|error| Trouble::Elf { program: manifest.name.clone(), error })?;
         check_interpreter(&manifest.name, &program)?;
+        check_exec_pages(&lazy, &program)?;
         let first = manifest.exec_frames as usize;
         if policy == Policy::Reordered {
             lazy.receive_frames(&mut stream, first, manifest.hot_frames.len()).await?;
@@ -303,7 +305,7 @@ impl Session<'_> {
             self.runtime.spawn(Arc::clone(lazy).receive_rest(stream));
         }
         let manifest = &lazy.remote.manifest;
-        let page = |number: pagein_image::PageNo| lazy.memory.read(number.offset().0, PAGE_SIZE);
+        let page = |number: PageNo| lazy.memory.read(number.offset().0, PAGE_SIZE);
         let command = self.relaunch_command(&lazy.remote.manifest_digest.0);
         let file = exec_file(self.cache, &manifest.name, manifest.file_size, program, page, &command)?;
         let ward = Ward {
@@ -342,6 +344,17 @@ impl Session<'_> {
         words.push(Some(b"--".to_vec()));
         words
     }
+}
+
+/// The kernel reads these before there is a pager: one that is not here would be a page of zeros for good.
+fn check_exec_pages(lazy: &Lazy, program: &Program) -> Result<(), Trouble> {
+    let table = crate::processes::lock(&lazy.table);
+    let total = lazy.remote.manifest.page_count();
+    let is_missing = |page: &PageNo| page.0 >= total || table.state(*page) != PageState::Present;
+    let Some(page) = program.exec_pages().into_iter().find(is_missing) else { return Ok(()) };
+    let why = format!("page {page}, which the kernel reads at exec, is in none of the first frames");
+    let object = lazy.remote.source.describe(object::HOT);
+    Err(Trouble::Image { object, error: ImageError::Invalid { what: "the manifest", offset: 0, why } })
 }
 
 enum Choice {

@@ -1,4 +1,4 @@
-//! Whether a program opens its own file while it runs (fanotify(7)): archives and runtimes that carry their data behind
+//! Whether a program opens its own file while it runs (`fanotify(7)`): archives and runtimes that carry their data behind
 //! the code. Such a program must find all of its file, so it is not paged by default.
 
 use std::fs;
@@ -52,7 +52,7 @@ impl SelfReads {
     }
 }
 
-/// Field 4 of `/proc/PID/stat` (proc_pid_stat(5)); the name in field 2 may hold anything but ends at the last bracket.
+/// Field 4 of `/proc/PID/stat` (`proc_pid_stat(5)`); the name in field 2 may hold anything but ends at the last bracket.
 fn parent_of(pid: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()

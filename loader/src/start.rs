@@ -105,8 +105,8 @@ fn follow(socket: &OwnedFd, argv0: Option<&CString>, args: &[CString]) -> Failur
         Some((&EXEC, path)) => {
             let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
             let name = argv0.cloned().or_else(|| CString::new(name).ok());
-            let argv: Vec<CString> = name.into_iter().chain(args.iter().cloned()).collect();
-            exec(socket, path, fds.first(), &argv)
+            let all: Vec<CString> = name.into_iter().chain(args.iter().cloned()).collect();
+            exec(socket, path, fds.first(), &all)
         }
         Some((&FAIL, [code, text @ ..])) => {
             Failure { code: *code, text: String::from_utf8_lossy(text).into_owned() }

@@ -85,8 +85,8 @@ impl ObjectStream {
         }
         let body = self.body.as_mut().expect("opened above");
         let chunk = match body.chunk().await {
-            // The object is shorter than the first request.
-            Err(SourceError::Truncated { .. }) if self.first_len.take().is_some() => {
+            // The object may be shorter than the first request; anything else shows when the rest is asked for.
+            Err(_) if self.first_len.take().is_some() => {
                 self.body = None;
                 return Ok(());
             }
@@ -120,7 +120,7 @@ impl ObjectStream {
                 other => return other,
             }
         }
-        if let Some(len) = self.first_len {
+        if let Some(len) = self.first_len.filter(|_| self.position == 0) {
             match self.source.get(self.object, Some(0..len)).await {
                 // No ranges here, or an object that is shorter than that: the whole of it, whatever it was.
                 Err(_) => self.first_len = None,

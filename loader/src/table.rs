@@ -132,11 +132,6 @@ impl<W> PageTable<W> {
         }
         woken
     }
-
-    /// Some page that somebody waits for, for messages.
-    pub(crate) fn a_waited_page(&self) -> Option<PageNo> {
-        self.waiting.keys().next().copied()
-    }
 }
 
 #[cfg(test)]

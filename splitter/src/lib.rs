@@ -36,7 +36,7 @@ pub struct SplitConfig {
     pub page_files: bool,
     /// A page is hot if at least this share of the traces touched it.
     pub min_probability: f64,
-    /// Pages in a group.
+    /// Pages in a group, 1 to 4096 ([`pagein_image::MAX_FRAME_PAGES`]).
     pub group_pages: u32,
     /// zstd level, 1 to 22.
     pub level: i32,

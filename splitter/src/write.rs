@@ -74,12 +74,20 @@ impl Output {
     pub(crate) fn publish(self) -> Result<(), SplitError> {
         let error = || SplitError::file(&self.place);
         let fresh = self.temporary.path().join("");
+        let mut old = None;
         if fs::symlink_metadata(&self.place).is_ok() {
             let parent = self.place.parent().unwrap_or(Path::new("/"));
-            let old = tempfile::Builder::new().prefix(".pagein-old-").tempdir_in(parent).map_err(error())?;
-            fs::rename(&self.place, old.path().join("image")).map_err(error())?;
+            let aside = tempfile::Builder::new().prefix(".pagein-old-").tempdir_in(parent).map_err(error())?;
+            fs::rename(&self.place, aside.path().join("image")).map_err(error())?;
+            old = Some(aside);
         }
-        fs::rename(fresh, &self.place).map_err(error())?;
+        if let Err(reason) = fs::rename(fresh, &self.place) {
+            // The old image would go with its temporary directory.
+            if let Some(old) = &old {
+                let _ = fs::rename(old.path().join("image"), &self.place);
+            }
+            return Err(error()(reason));
+        }
         // It is no longer where the guard would remove it.
         let _ = self.temporary.keep();
         Ok(())

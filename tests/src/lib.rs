@@ -1,3 +1,5 @@
 //! Integration tests on real programs; see `tests/tests`.
 
+pub mod binary;
+pub mod image;
 pub mod real;

@@ -9,35 +9,14 @@ use std::time::Duration;
 
 use pagein_testkit::{Finished, run};
 
+pub use crate::binary::pagein_binary as pagein;
+use crate::binary::profile_directory;
+
 /// A run that takes longer is a failed assertion.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// All policies.
 pub const POLICIES: [&str; 5] = ["original", "paged", "reordered-paged", "reordered", "streamed"];
-
-/// The `pagein` command: `PAGEIN_BIN`, or built from this workspace in the profile of the tests.
-pub fn pagein() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        if let Some(path) = std::env::var_os("PAGEIN_BIN") {
-            return path.into();
-        }
-        let profile = profile_directory();
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "pagein", "--bin", "pagein"]);
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.status().expect("cargo runs").success(), "pagein does not build");
-        profile.join("pagein")
-    })
-}
-
-/// `target/PROFILE`, from `target/PROFILE/deps/TEST`.
-fn profile_directory() -> PathBuf {
-    let test = std::env::current_exe().expect("the test has a path");
-    test.ancestors().nth(2).expect("a test lies in target/PROFILE/deps").to_owned()
-}
 
 /// A directory for this test process, removed with it as far as the process gets to it.
 pub fn scratch() -> &'static Path {
@@ -67,7 +46,7 @@ pub fn compile(source: &str, flags: &[&str]) -> PathBuf {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let name = format!("{}{}", source.replace('.', "_"), flags.concat().replace(['/', '='], "_"));
     let out = scratch().join(name);
-    let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
+    let compiler = if Path::new(source).extension() == Some("cpp".as_ref()) { "c++" } else { "cc" };
     let mut command = Command::new(compiler);
     command.args(["-O1", "-g", "-o"]).arg(&out).arg(fixtures.join(source)).args(flags);
     succeed(&mut command);

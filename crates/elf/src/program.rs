@@ -104,6 +104,8 @@ pub struct Program {
 
 /// Most program headers of a file; the kernel accepts what fits in 64 KiB (`fs/binfmt_elf.c`, `load_elf_phdrs`).
 const MAX_HEADERS_LEN: u64 = 65536;
+/// Longest GNU property note that the kernel reads (`fs/binfmt_elf.c`, `NOTE_DATA_SZ`).
+const MAX_NOTE_LEN: u64 = 1024;
 const HEADER_LEN: u64 = 64;
 
 impl Program {
@@ -154,9 +156,10 @@ impl Program {
                     let previous_end = program.segments.last().map_or(0, |s| s.vaddr.0 + s.mem_size);
                     program.segments.push(segment(index, header, previous_end, file_size)?);
                 }
-                ph::PT_INTERP => {
-                    if header.p_filesz > 4096 {
-                        let why = "the interpreter's path is over 4096 bytes".to_owned();
+                // The kernel takes the first and looks at no other.
+                ph::PT_INTERP if program.interpreter.is_none() => {
+                    if !(2..=4096).contains(&header.p_filesz) {
+                        let why = "the interpreter's path has not 1 to 4095 bytes".to_owned();
                         return Err(ElfError::Segment { index, why });
                     }
                     let path = need("the interpreter's path", file_range.clone())?;
@@ -168,7 +171,7 @@ impl Program {
                     let end = header.p_vaddr.saturating_add(header.p_memsz);
                     program.dynamic = Some(VirtAddr(header.p_vaddr)..VirtAddr(end));
                 }
-                ph::PT_GNU_PROPERTY => {
+                ph::PT_GNU_PROPERTY if (1..=MAX_NOTE_LEN).contains(&header.p_filesz) => {
                     need("the GNU property note", file_range.clone())?;
                     program.property_note = Some(file_range);
                 }
@@ -203,7 +206,8 @@ impl Program {
 
     /// The file page that is mapped at `address`, with the address of its first byte.
     pub fn page_at(&self, address: VirtAddr) -> Option<PageNo> {
-        let segment = self.segments.iter().find(|segment| segment.mapped().contains(&address))?;
+        // Where two segments share a page, the kernel maps the later one over the earlier.
+        let segment = self.segments.iter().rev().find(|segment| segment.mapped().contains(&address))?;
         let offset = address.0 - segment.mapped().start.0 + segment.mapped_offset().0;
         Some(FileOffset(offset).page())
     }

@@ -34,8 +34,17 @@ impl Frame {
         if pages == 0 {
             return Err(from.invalid("a frame has no pages"));
         }
-        let stored_len = from.uint_to("a frame's size", max_stored_len(pages))? as u32;
-        Ok(Self { pages, stored_len, digest: from.digest()? })
+        Self::read_stored(from, pages)
+    }
+
+    /// Reads what follows the number of pages (a group has a list of them in its place).
+    pub(crate) fn read_stored(from: &mut Reader<'_>, pages: u32) -> Result<Self, ImageError> {
+        let stored_len =
+            from.uint_to("a frame's size", compress_bound(u64::from(pages) * PAGE_SIZE as u64))?;
+        if stored_len == 0 {
+            return Err(from.invalid("a frame has no bytes"));
+        }
+        Ok(Self { pages, stored_len: stored_len as u32, digest: from.digest()? })
     }
 
     /// Checks `stored` against the digest, then decompresses it to `pages * PAGE_SIZE` bytes; `what` names it in errors.
@@ -45,9 +54,8 @@ impl Frame {
     }
 }
 
-/// Largest stored size of a frame: zstd's own bound (`ZSTD_COMPRESSBOUND`) with some room.
-fn max_stored_len(pages: u32) -> u64 {
-    let raw = u64::from(pages) * PAGE_SIZE as u64;
+/// Largest stored size of `raw` bytes: zstd's own bound (`ZSTD_COMPRESSBOUND`) with some room.
+pub(crate) fn compress_bound(raw: u64) -> u64 {
     raw + raw / 128 + 1024
 }
 

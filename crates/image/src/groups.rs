@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::wire::{Reader, Writer};
-use crate::{Digest, Frame, ImageError, PageNo, object, page_count};
+use crate::{Digest, Frame, GroupSet, ImageError, MAX_FRAME_PAGES, PageNo, object, page_count};
 
 /// Position of a group in its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,8 +34,12 @@ pub struct GroupIndex {
 }
 
 const WHAT: &str = "the group index";
-/// A file of 2^32 pages in groups of one page would need more; nothing that is an executable does.
-const MAX_RAW_LEN: usize = 1 << 30;
+
+/// Most bytes of a table of the groups of `pages` pages, before compression: in groups of one page each page takes at
+/// most 40 (its list 5, its size 3, its digest 32); the rest is room.
+pub(crate) fn max_index_len(pages: u32) -> u64 {
+    64 * u64::from(pages) + 64
+}
 
 impl GroupIndex {
     /// An index of groups that are stored one behind the other; `offset`s are computed here.
@@ -93,20 +97,21 @@ impl GroupIndex {
         stored
     }
 
-    /// Reads the stored form of a file of `file_size` bytes, checked against `digest` first.
-    pub fn decode(stored: &[u8], digest: &Digest, file_size: u64) -> Result<Self, ImageError> {
-        digest.check(stored, WHAT)?;
+    /// Reads the stored form of a file of `file_size` bytes, checked against `set` of the manifest: its digest first.
+    pub fn decode(stored: &[u8], set: &GroupSet, file_size: u64) -> Result<Self, ImageError> {
+        set.index_digest.check(stored, WHAT)?;
         let Some((raw_len, packed)) = stored.split_first_chunk::<4>() else {
             return Err(ImageError::Truncated { what: WHAT, have: stored.len() as u64, needed: 4 });
         };
-        let raw = unpack(packed, u32::from_le_bytes(*raw_len) as usize, MAX_RAW_LEN, WHAT)?;
-        let mut from = Reader::new(WHAT, &raw);
         let pages_total = page_count(file_size);
+        let limit = max_index_len(pages_total) as usize;
+        let raw = unpack(packed, u32::from_le_bytes(*raw_len) as usize, limit, WHAT)?;
+        let mut from = Reader::new(WHAT, &raw);
         let mut seen = vec![false; pages_total as usize];
         let count = from.uint_to("the number of groups", u64::from(pages_total))?;
         let mut parts = Vec::new();
         for _ in 0..count {
-            let pages = from.pages(u64::from(crate::MAX_FRAME_PAGES), pages_total)?;
+            let pages = from.pages(u64::from(MAX_FRAME_PAGES), pages_total)?;
             for page in &pages {
                 if std::mem::replace(&mut seen[page.index()], true) {
                     return Err(from.invalid(format!("page {page} is in two groups")));
@@ -115,14 +120,17 @@ impl GroupIndex {
             if pages.is_empty() {
                 return Err(from.invalid("a group has no pages"));
             }
-            let stored_len = from.uint_to("a group's size", u64::from(u32::MAX))? as u32;
-            parts.push((
-                pages.clone(),
-                Frame { pages: pages.len() as u32, stored_len, digest: from.digest()? },
-            ));
+            let frame = Frame::read_stored(&mut from, pages.len() as u32)?;
+            parts.push((pages, frame));
         }
         from.end()?;
-        Ok(Self::new(parts))
+        let index = Self::new(parts);
+        if index.stored_len() != set.data_len {
+            let why =
+                format!("its groups have {} bytes, the manifest says {}", index.stored_len(), set.data_len);
+            return Err(from.invalid(why));
+        }
+        Ok(index)
     }
 }
 

@@ -1,8 +1,9 @@
 //! The manifest: the root from which every other byte of an image is found and checked.
 
-use crate::groups::unpack;
+use crate::frame::compress_bound;
+use crate::groups::{max_index_len, unpack};
 use crate::wire::{Reader, Writer};
-use crate::{Digest, Frame, ImageError, PageNo, page_count};
+use crate::{Digest, Frame, ImageError, PAGE_SIZE, PageNo, page_count};
 
 /// Version of the format that this crate writes and reads.
 pub const VERSION: u8 = 1;
@@ -182,8 +183,11 @@ impl Manifest {
         }
         let whole_frames = read_frames(from, u64::from(pages_total), "whole")?;
         let sets = from.uint_to("the number of group sets", 2)?;
-        let cold = read_group_set(from)?;
-        let paged = if sets == 2 { Some(read_group_set(from)?) } else { None };
+        if sets == 0 {
+            return Err(from.invalid("there are no group sets"));
+        }
+        let cold = read_group_set(from, pages_total)?;
+        let paged = if sets == 2 { Some(read_group_set(from, pages_total)?) } else { None };
         Ok(Self {
             name,
             file_size,
@@ -203,9 +207,14 @@ impl Manifest {
     }
 }
 
-fn read_group_set(from: &mut Reader<'_>) -> Result<GroupSet, ImageError> {
-    let index_len = from.uint_to("an index's size", u64::from(u32::MAX))? as u32;
-    Ok(GroupSet { index_len, index_digest: from.digest()?, data_len: from.uint()? })
+/// Bounded by the file's size, so that a hostile manifest cannot make a reader ask for gigabytes.
+fn read_group_set(from: &mut Reader<'_>, pages: u32) -> Result<GroupSet, ImageError> {
+    let index_limit = 4 + compress_bound(max_index_len(pages));
+    let index_len = from.uint_to("an index's size", index_limit)? as u32;
+    let index_digest = from.digest()?;
+    // No group is smaller than a page, and none costs more per page than a group of one.
+    let data_limit = u64::from(pages) * compress_bound(PAGE_SIZE as u64);
+    Ok(GroupSet { index_len, index_digest, data_len: from.uint_to("the size of the groups", data_limit)? })
 }
 
 fn read_frames(from: &mut Reader<'_>, pages: u64, which: &str) -> Result<Vec<Frame>, ImageError> {
@@ -221,9 +230,11 @@ fn read_frames(from: &mut Reader<'_>, pages: u64, which: &str) -> Result<Vec<Fra
     Ok(frames)
 }
 
-/// Whether `name` can be the file name of a program: one path component, so that no image can name a place of its own.
+/// Whether `name` can be the file name of a program: one path component, so that no image can name a place of its own,
+/// and nothing that a terminal would obey.
 pub fn check_name(name: &str) -> Result<(), String> {
-    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) || name.len() > 255 {
+    let is_component = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
+    if !is_component || name.contains(char::is_control) || name.len() > 255 {
         return Err(format!("{name:?} cannot be a program's file name"));
     }
     Ok(())

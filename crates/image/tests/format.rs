@@ -10,6 +10,18 @@ fn frames_for(pages: u32, each: u32) -> Vec<Frame> {
     sizes.map(|n| Frame { pages: n, stored_len: n * 100, digest: Digest::of(&n.to_le_bytes()) }).collect()
 }
 
+fn set_of(index: &[u8], data_len: u64) -> GroupSet {
+    GroupSet { index_len: index.len() as u32, index_digest: Digest::of(index), data_len }
+}
+
+/// An index whose only group, page 0, claims `stored_len` bytes.
+fn index_of_one(stored_len: u32) -> Result<GroupIndex, ImageError> {
+    let frame = Frame { pages: 1, stored_len, digest: Digest::of(b"") };
+    let index = GroupIndex::new(vec![(vec![PageNo(0)], frame)]);
+    let stored = index.encode();
+    GroupIndex::decode(&stored, &set_of(&stored, index.stored_len()), PAGE_SIZE as u64)
+}
+
 prop_compose! {
     fn manifests()(
         file_pages in 1u32..300,
@@ -23,7 +35,7 @@ prop_compose! {
         hot_pages.sort_by_key(|page| Digest::of(&(seed ^ u64::from(page.0)).to_le_bytes()));
         hot_pages.truncate(hot_count as usize);
         let hot_frames = frames_for(hot_count, 7);
-        let set = GroupSet { index_len: 12, index_digest: Digest::of(b"index"), data_len: seed };
+        let set = GroupSet { index_len: 12, index_digest: Digest::of(b"index"), data_len: seed % 5000 * u64::from(file_pages) };
         Manifest {
             name: "node".into(),
             file_size: u64::from(file_pages) * PAGE_SIZE as u64 - 17,
@@ -84,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn an_index_is_read_back(sizes in prop::collection::vec((1u32..9, 1u32..5000), 0..50)) {
+    fn an_index_is_read_back(sizes in prop::collection::vec((1u32..9, 1u32..5000), 1..50)) {
         let mut next = 0;
         let parts: Vec<_> = sizes.iter().map(|&(pages, stored_len)| {
             let list = (next..next + pages).rev().map(PageNo).collect();
@@ -94,12 +106,13 @@ proptest! {
         let index = GroupIndex::new(parts);
         let stored = index.encode();
         let file_size = u64::from(next) * PAGE_SIZE as u64;
-        let read = GroupIndex::decode(&stored, &Digest::of(&stored), file_size).unwrap();
+        let set = set_of(&stored, index.stored_len());
+        let read = GroupIndex::decode(&stored, &set, file_size).unwrap();
         prop_assert_eq!(&read, &index);
         prop_assert!(read.by_page(file_size).iter().all(Option::is_some));
         if next > 1 {
             let short = u64::from(next - 1) * PAGE_SIZE as u64;
-            prop_assert!(GroupIndex::decode(&stored, &Digest::of(&stored), short).is_err());
+            prop_assert!(GroupIndex::decode(&stored, &set, short).is_err());
         }
     }
 
@@ -124,6 +137,46 @@ fn a_frame_that_lies_about_its_size_is_an_error() {
 }
 
 #[test]
+fn a_group_cannot_make_a_reader_fetch_more_than_a_page_can_need() {
+    assert!(index_of_one(5000).is_ok());
+    for stored_len in [0, 6000, u32::MAX] {
+        assert!(matches!(index_of_one(stored_len), Err(ImageError::Invalid { .. })), "{stored_len}");
+    }
+}
+
+#[test]
+fn an_index_of_other_groups_than_the_manifest_says_is_an_error() {
+    let stored = GroupIndex::default().encode();
+    assert!(GroupIndex::decode(&stored, &set_of(&stored, 0), 100).is_ok());
+    let error = GroupIndex::decode(&stored, &set_of(&stored, 1), 100).unwrap_err();
+    assert!(error.to_string().contains("the manifest says 1"), "{error}");
+}
+
+#[test]
+fn the_size_of_an_index_is_bounded_by_that_of_the_file() {
+    let manifest = |index_len, data_len| Manifest {
+        name: "a".into(),
+        file_size: 1,
+        file_digest: Digest::of(b"a"),
+        machine: 62,
+        reads_self: false,
+        page_files: false,
+        traces: 0,
+        hot_pages: Vec::new(),
+        hot_touched: Vec::new(),
+        hot_frames: Vec::new(),
+        exec_frames: 0,
+        whole_frames: frames_for(1, 1),
+        cold: GroupSet { index_len, index_digest: Digest::of(b""), data_len },
+        paged: None,
+    };
+    let decode = |index_len, data_len| Manifest::decode(&manifest(index_len, data_len).encode());
+    assert!(decode(100, 5000).is_ok());
+    assert!(decode(1 << 20, 5000).is_err());
+    assert!(decode(100, 1 << 20).is_err());
+}
+
+#[test]
 fn the_version_is_checked_before_anything_else() {
     let mut bytes = b"pagein\0\x09".to_vec();
     bytes.resize(64, 0xff);
@@ -134,7 +187,7 @@ fn the_version_is_checked_before_anything_else() {
 
 #[test]
 fn a_name_is_one_path_component() {
-    for bad in ["", ".", "..", "a/b", "/etc/passwd", "a\0b"] {
+    for bad in ["", ".", "..", "a/b", "/etc/passwd", "a\0b", "a\x1b[2J", "a\n"] {
         assert!(pagein_image::check_name(bad).is_err(), "{bad:?}");
     }
     assert!(pagein_image::check_name("python3.11").is_ok());

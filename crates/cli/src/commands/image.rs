@@ -67,7 +67,7 @@ impl Image {
         let retry = self.options.retry();
         let stored = fetch(&*self.source, name, None, u64::from(set.index_len), &retry).await;
         let stored = stored.map_err(|e| source_failure(&e))?;
-        GroupIndex::decode(&stored, &set.index_digest, self.manifest.file_size)
+        GroupIndex::decode(&stored, set, self.manifest.file_size)
             .map_err(|e| image_failure(&self.source.describe(name), &e))
     }
 }

@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""A second reader of pagein images, written from docs/format.md alone.
+
+    second_reader.py IMAGE-DIRECTORY PROGRAM [MANIFEST-DIGEST]
+
+Checks every digest and limit, puts the program together from `whole`, from `hot` + `cold`, and from `paged`, and compares each with
+PROGRAM. Prints one JSON object; exit status 1 and one line on standard error if anything is wrong.
+
+Needs the packages of tests/requirements.txt; tests/second_reader.sh installs them and runs this.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from blake3 import blake3
+import zstandard
+
+PAGE = 4096
+MAX_FRAME_PAGES = 4096
+MAX_MANIFEST = 64 << 20
+MAX_FILE = 16 << 30
+
+
+class Damaged(Exception):
+    """The image is not what the format says."""
+
+
+def need(condition, why):
+    if not condition:
+        raise Damaged(why)
+
+
+def bound(n):
+    return n + n // 128 + 1024
+
+
+def check(data, digest, what):
+    found = blake3(data).digest()
+    need(found == digest, f"{what}: digest {found.hex()}, not {digest.hex()}")
+
+
+def unpack(packed, length, what):
+    """Exactly one zstd frame of `length` bytes."""
+    decompressor = zstandard.ZstdDecompressor().decompressobj()
+    try:
+        raw = decompressor.decompress(packed)
+    except zstandard.ZstdError as error:
+        raise Damaged(f"{what}: {error}") from error
+    need(decompressor.eof and not decompressor.unused_data, f"{what}: not one zstd frame")
+    need(len(raw) == length, f"{what}: {len(raw)} bytes, not {length}")
+    return raw
+
+
+class Fields:
+    """Takes fields from a table."""
+
+    def __init__(self, raw, what):
+        self.raw, self.what, self.at = raw, what, 0
+
+    def take(self, count):
+        need(self.at + count <= len(self.raw), f"{self.what} ends at {len(self.raw)}")
+        taken = self.raw[self.at : self.at + count]
+        self.at += count
+        return taken
+
+    def uint(self, low, high, name):
+        value = 0
+        for index in range(10):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                break
+        else:
+            raise Damaged(f"{self.what}: {name} has more than 10 bytes")
+        need(low <= value <= high, f"{self.what}: {name} is {value}, not {low} to {high}")
+        return value
+
+    def int(self, name):
+        coded = self.uint(0, 2**64 - 1, name)
+        return coded // 2 if coded % 2 == 0 else -(coded + 1) // 2
+
+    def pages(self, low, high, total):
+        expected, pages = 0, []
+        for _ in range(self.uint(low, high, "a number of pages")):
+            page = expected + self.int("a page")
+            need(0 <= page < total, f"{self.what}: page {page} of {total}")
+            pages.append(page)
+            expected = page + 1
+        return pages
+
+    def stored(self, pages):
+        """Stored length and digest of a frame or group of that many pages."""
+        return self.uint(1, bound(PAGE * pages), "a stored length"), self.take(32)
+
+    def frames(self, pages):
+        """Lists of pages, stored length, digest; `pages` are all of them in order."""
+        frames, at = [], 0
+        for _ in range(self.uint(0, len(pages), "a number of frames")):
+            count = self.uint(1, MAX_FRAME_PAGES, "the pages of a frame")
+            frames.append((pages[at : at + count], *self.stored(count)))
+            at += count
+        need(at == len(pages), f"{self.what}: frames of {at} pages, not {len(pages)}")
+        return frames
+
+    def end(self):
+        need(self.at == len(self.raw), f"{self.what}: {len(self.raw) - self.at} bytes too many")
+
+
+class Manifest:
+    def __init__(self, data):
+        need(len(data) >= 16, "no manifest")
+        need(data[:7] == b"pagein\0", "not an image")
+        need(data[7] == 1, f"format version {data[7]}")
+        stored, length = (int.from_bytes(data[at : at + 4], "little") for at in (8, 12))
+        need(stored <= MAX_MANIFEST and length <= MAX_MANIFEST, "the manifest is too large")
+        need(16 + stored <= len(data), "the manifest is cut")
+        self.stored = data[: 16 + stored]
+        fields = Fields(unpack(data[16 : 16 + stored], length, "the manifest"), "the manifest")
+        name = fields.take(fields.uint(1, 255, "the name's length")).decode("utf-8")
+        need(name not in (".", "..") and "/" not in name, "the name")
+        need(not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in name), "the name")
+        self.name = name
+        self.file_size = fields.uint(0, MAX_FILE, "the file size")
+        self.file_digest = fields.take(32)
+        self.total = total = -(-self.file_size // PAGE)
+        self.machine = fields.uint(0, 65535, "the machine")
+        flags = fields.uint(0, 3, "the flags")
+        self.reads_self, self.page_files = bool(flags & 1), bool(flags & 2)
+        self.traces = fields.uint(0, 1 << 20, "the traces")
+        self.hot = fields.pages(0, total, total)
+        need(len(set(self.hot)) == len(self.hot), "a page is hot twice")
+        if self.traces > 1:
+            self.touched = [fields.uint(0, self.traces, "touched") for _ in self.hot]
+        else:
+            self.touched = [self.traces] * len(self.hot)
+        exec_frames = fields.uint(0, total, "the exec frames")
+        self.hot_frames = fields.frames(self.hot)
+        need(exec_frames <= len(self.hot_frames), "more exec frames than hot ones")
+        self.exec_pages = [page for frame in self.hot_frames[:exec_frames] for page in frame[0]]
+        is_hot = set(self.hot)
+        self.whole_frames = fields.frames(self.hot + [n for n in range(total) if n not in is_hot])
+        self.sets = {}
+        for which in ("cold", "paged")[: fields.uint(1, 2, "the group sets")]:
+            index_len = fields.uint(0, 4 + bound(64 * total + 64), "an index's length")
+            digest = fields.take(32)
+            self.sets[which] = index_len, digest, fields.uint(0, 5152 * total, "the groups' size")
+        fields.end()
+
+
+class Image:
+    def __init__(self, directory, pinned=None):
+        self.directory = Path(directory)
+        self.frames_checked = 0
+        hot = self.object("hot")
+        self.manifest = Manifest(hot)
+        if pinned:
+            check(self.manifest.stored, bytes.fromhex(pinned), "the manifest")
+
+    def object(self, name):
+        return (self.directory / name).read_bytes()
+
+    def open_frames(self, data, frames, what):
+        """Page -> bytes of frames that lie one behind the other in `data`."""
+        at, pages = 0, {}
+        for number, frame in enumerate(frames):
+            length = frame[1]
+            pages.update(self.open_frame(data[at : at + length], frame, f"{what} {number}"))
+            at += length
+        need(at == len(data), f"{what}: {len(data)} bytes, not {at}")
+        return pages
+
+    def open_frame(self, stored, frame, what):
+        numbers, length, digest = frame
+        need(len(stored) == length, f"{what} has {len(stored)} bytes, not {length}")
+        check(stored, digest, what)
+        raw = unpack(stored, PAGE * len(numbers), what)
+        self.frames_checked += 1
+        return {page: raw[i * PAGE : (i + 1) * PAGE] for i, page in enumerate(numbers)}
+
+    def stream(self, name, frames):
+        """The pages of `hot` or `whole`."""
+        data, head = self.object(name), self.manifest.stored
+        need(data.startswith(head), f"{name} has another manifest")
+        return self.open_frames(data[len(head) :], frames, name)
+
+    def groups(self, which):
+        """The pages of `cold` or `paged`."""
+        m = self.manifest
+        index_len, digest, size = m.sets[which]
+        index = self.object(which + ".index")
+        need(len(index) == index_len, f"{which}.index has {len(index)} bytes, not {index_len}")
+        check(index, digest, which + ".index")
+        need(len(index) >= 4, f"{which}.index is cut")
+        length = int.from_bytes(index[:4], "little")
+        need(length <= 64 * m.total + 64, f"{which}.index is too large")
+        fields = Fields(unpack(index[4:], length, which + ".index"), which + ".index")
+        groups = []
+        for _ in range(fields.uint(0, m.total, "the number of groups")):
+            pages = fields.pages(1, MAX_FRAME_PAGES, m.total)
+            groups.append((pages, *fields.stored(len(pages))))
+        fields.end()
+        listed = [page for group in groups for page in group[0]]
+        need(len(set(listed)) == len(listed), f"{which}.index has a page twice")
+        need(sum(group[1] for group in groups) == size, f"{which}.index has other sizes than the manifest")
+        if not m.page_files:
+            return self.open_frames(self.object(which), groups, which)
+        need(not (self.directory / which).exists(), f"{which} is there besides page files")
+        pages = {}
+        for group in groups:
+            name = group[2].hex()
+            pages.update(self.open_frame(self.object(f"pages/{name[:2]}/{name}"), group, name))
+        return pages
+
+    def join(self, pages, what):
+        m = self.manifest
+        need(sorted(pages) == list(range(m.total)), f"{what}: not every page is there")
+        program = b"".join(pages[n] for n in range(m.total))
+        need(not any(program[m.file_size :]), f"{what}: the last page is not filled up with zeros")
+        program = program[: m.file_size]
+        check(program, m.file_digest, what)
+        return program
+
+
+def main(directory, program, pinned=None):
+    image = Image(directory, pinned)
+    m = image.manifest
+    original = Path(program).read_bytes()
+    hot, cold = image.stream("hot", m.hot_frames), image.groups("cold")
+    need(not hot.keys() & cold.keys(), "a page is both hot and cold")
+    ways = {"whole": image.stream("whole", m.whole_frames), "hot+cold": {**hot, **cold}}
+    if "paged" in m.sets:
+        ways["paged"] = image.groups("paged")
+    for what, pages in ways.items():
+        need(image.join(pages, what) == original, f"{what}: not the program")
+    print(
+        json.dumps(
+            {
+                "name": m.name,
+                "digest": blake3(m.stored).hexdigest(),
+                "file_digest": m.file_digest.hex(),
+                "file_bytes": m.file_size,
+                "machine": m.machine,
+                "reads_self": m.reads_self,
+                "page_files": m.page_files,
+                "traces": m.traces,
+                "pages_total": m.total,
+                "hot_pages": list(zip(m.hot, m.touched)),
+                "exec_pages": m.exec_pages,
+                "frames_checked": image.frames_checked,
+                "rebuilt": list(ways),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    try:
+        main(*sys.argv[1:])
+    except (Damaged, OSError, UnicodeDecodeError, ValueError) as error:
+        sys.exit(f"second_reader: {error}")
