@@ -146,7 +146,8 @@ fn what_is_inherited_is_what_a_local_program_inherits() {
 fn standard_input_flows_through() {
     let mut command = pagein_run("streamed", &bash_image());
     command.args(["-c", "while read -r line; do echo \"<$line>\"; done; exit 11"]);
-    let text: String = (0..10_000).map(|n| format!("line {n}\n")).collect();
+    let lines: Vec<String> = (0..10_000).map(|n| format!("line {n}")).collect();
+    let text = lines.join("\n") + "\n";
     let finished = pagein_testkit::run_with_input(&mut command, text.as_bytes(), DEADLINE);
     assert_eq!(finished.code(), 11);
     assert_eq!(finished.stdout().lines().count(), 10_000);

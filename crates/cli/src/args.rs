@@ -1,4 +1,6 @@
 //! The command line.
+// The doc comments are what `--help` prints: no Markdown.
+#![allow(clippy::doc_markdown)]
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
