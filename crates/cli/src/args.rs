@@ -1,6 +1,6 @@
 //! The command line.
 // The doc comments are what `--help` prints: no Markdown.
-#![allow(clippy::doc_markdown)]
+#![allow(clippy::doc_markdown, rustdoc::broken_intra_doc_links, rustdoc::bare_urls)]
 
 use std::ffi::OsString;
 use std::net::SocketAddr;

@@ -19,7 +19,7 @@ pub(crate) fn dispatch(args: Args, started: Instant) -> Result<ExitCode, Failure
     match args.command {
         Command::Record(args) => run::record(args),
         Command::Split(args) => split::split(args),
-        Command::Serve(args) => serve::serve(args),
+        Command::Serve(args) => serve::serve(&args),
         Command::Run(args) => run::run(args, started),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Verify(args) => verify::verify(&args),

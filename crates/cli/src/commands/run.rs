@@ -11,8 +11,12 @@ use crate::args;
 
 pub(crate) fn record(args: args::Record) -> Result<ExitCode, Failure> {
     let (program, rest) = args.command.split_first().expect("clap requires one");
-    let name = || Path::new(program).file_name().unwrap_or(program).to_owned();
-    let output = args.output.unwrap_or_else(|| PathBuf::from(name()).with_added_extension("trace"));
+    let default_output = || {
+        let mut name = Path::new(program).file_name().unwrap_or(program).to_owned();
+        name.push(".trace");
+        PathBuf::from(name)
+    };
+    let output = args.output.unwrap_or_else(default_output);
     pagein_loader::record(&RecordConfig { program: program.clone(), args: rest.to_vec(), output })
 }
 

@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{failed, print, runtime};
 use crate::args;
 
-pub(crate) fn serve(args: args::Serve) -> Result<ExitCode, Failure> {
+pub(crate) fn serve(args: &args::Serve) -> Result<ExitCode, Failure> {
     runtime()?.block_on(async {
         let config = Config { log: args.log, ..Config::new(&args.dir, args.listen) };
         let server = Server::bind(config).await.map_err(failed)?;
