@@ -115,8 +115,22 @@ fn serve(
         .enable_all()
         .build()
         .map_err(Trouble::system("cannot start threads"))?;
+    let outcome = serve_in(&runtime, front, config, cache, report, guard);
+    // Not dropped: that waits for the thread that waits for the program, which waits to be told what went wrong.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn serve_in(
+    runtime: &tokio::runtime::Runtime,
+    front: &Front,
+    config: &RunConfig,
+    cache: &Path,
+    report: Option<OwnedFd>,
+    guard: Guard,
+) -> Result<(), Trouble> {
     let source = pagein_source::open(&config.source, &config.options)?;
-    let session = Session { front, config, cache, source, runtime: &runtime };
+    let session = Session { front, config, cache, source, runtime };
     let prepared = match session.prepare(config.policy) {
         Err(trouble) if trouble.allows_eager() => {
             if !config.quiet {
@@ -129,14 +143,10 @@ fn serve(
     match prepared {
         Prepared::Complete { path, manifest, policy } => {
             guard.dismiss();
-            session.run_complete(&path, &manifest, policy, report)?;
+            session.run_complete(&path, &manifest, policy, report)
         }
-        Prepared::Lazy { lazy, program, stream } => {
-            session.run_lazy(&lazy, &program, stream, report, guard)?;
-        }
+        Prepared::Lazy { lazy, program, stream } => session.run_lazy(&lazy, &program, stream, report, guard),
     }
-    runtime.shutdown_background();
-    Ok(())
 }
 
 /// What is needed before exec is here.

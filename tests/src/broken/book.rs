@@ -62,8 +62,11 @@ impl Book {
         std::fs::write(root.join("book.bin"), &data).expect("room in the target directory");
         std::fs::write(root.join("book.c"), include_str!("book.c")).expect("room in the target directory");
         let program = root.join("book-program");
-        let _ = run(Command::new("cc").args(["-O1", "-o", "book-program", "book.c"]).current_dir(&root), DEADLINE)
-            .success();
+        let _ = run(
+            Command::new("cc").args(["-O1", "-o", "book-program", "book.c"]).current_dir(&root),
+            DEADLINE,
+        )
+        .success();
         let trace = root.join("book.trace");
         let mut record = Command::new(pagein());
         record.args(["record", "-o"]).arg(&trace).arg("--").arg(&program);

@@ -89,7 +89,7 @@ fn a_byte_of_the_manifest_is_flipped() {
             survived.push(at);
         }
     }
-    assert_eq!(survived, [], "flips that a reader of the manifest does not see");
+    assert!(survived.is_empty(), "flips that a reader of the manifest does not see: {survived:?}");
     // And in the command.
     let image = bench.path("image");
     copy_image(&book.image, &image);
@@ -213,7 +213,9 @@ fn another_image_than_the_pinned_one() {
 fn a_byte_is_flipped_on_the_way() {
     let bench = Bench::new();
     let book = Book::get();
-    for (object, policy) in [("hot", "streamed"), ("hot", "reordered"), ("cold", "reordered"), ("paged", "paged")] {
+    for (object, policy) in
+        [("hot", "streamed"), ("hot", "reordered"), ("cold", "reordered"), ("paged", "paged")]
+    {
         let origin = Origin::serve(&book.root);
         let len = std::fs::metadata(book.image.join(object)).unwrap().len();
         origin.rule(Rule::new(&format!("book/{object}"), Fault::Flip(len / 2)));
