@@ -79,8 +79,8 @@ fn places_without_a_program() {
     }
     // A directory with something else under an image's name.
     std::fs::create_dir(bench.path("page")).unwrap();
-    bench.file("page/hot", "<!DOCTYPE html>");
-    bench.file("page/whole", "<!DOCTYPE html>");
+    bench.file("page/hot", "<!DOCTYPE html><title>Not here</title>");
+    bench.file("page/whole", "<!DOCTYPE html><title>Not here</title>");
     for command in ["run", "inspect", "verify"] {
         assert_failed(&bench.run([command, "page"]), 125, &["page/hot", "not a pagein image", "3c, 21"]);
     }
