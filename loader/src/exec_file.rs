@@ -85,8 +85,8 @@ pub(crate) fn publish(
     path: &Path,
     write: impl FnOnce(&fs::File) -> io::Result<()>,
 ) -> Result<(), Trouble> {
-    fs::create_dir_all(directory).map_err(Trouble::file(directory))?;
-    let error = || Trouble::file(path);
+    fs::create_dir_all(directory).map_err(Trouble::cache(directory))?;
+    let error = || Trouble::cache(path);
     let mut builder = tempfile::Builder::new();
     builder.prefix(".new-").permissions(fs::Permissions::from_mode(0o700));
     let temporary = builder.tempfile_in(directory).map_err(error())?;
@@ -109,14 +109,13 @@ pub fn default_cache() -> PathBuf {
 
 /// Makes sure that the cache is a directory of this user's alone: programs are executed from it.
 pub(crate) fn open_cache(cache: &Path) -> Result<PathBuf, Trouble> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(Trouble::file(cache))?;
-    let cache = fs::canonicalize(cache).map_err(Trouble::file(cache))?;
-    let meta = fs::metadata(&cache).map_err(Trouble::file(&cache))?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(Trouble::cache(cache))?;
+    let cache = fs::canonicalize(cache).map_err(Trouble::cache(cache))?;
+    let meta = fs::metadata(&cache).map_err(Trouble::cache(&cache))?;
     let mine = meta.uid() == nix::unistd::geteuid().as_raw() && meta.mode() & 0o022 == 0;
     if !mine {
-        let error =
-            io::Error::other("others may write here, so programs cannot be run from it: choose --cache DIR");
-        return Err(Trouble::File { path: cache, error });
+        let error = io::Error::other("others may write here, so programs cannot be run from it");
+        return Err(Trouble::Cache { path: cache, error });
     }
     Ok(cache)
 }
