@@ -115,6 +115,7 @@ impl ObjectStream {
                 other => return other,
             }
         }
+        self.skip = self.position;
         if let Some(len) = self.first_len {
             match self.source.get(self.object, Some(0..len)).await {
                 // No ranges here, or an object that is shorter than that.
@@ -124,7 +125,6 @@ impl ObjectStream {
                 other => return other,
             }
         }
-        self.skip = self.position;
         self.source.get(self.object, None).await
     }
 }
