@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use nix::sys::signal::{SigSet, Signal};
 use pagein_elf::Program;
 use pagein_image::{Manifest, PAGE_SIZE, object};
 use pagein_model::Policy;
@@ -93,6 +94,8 @@ pub(crate) fn c_string(arg: &OsString) -> Result<CString, Failure> {
 /// The pager's life. The result is an exit status that nobody sees.
 fn pager(front: &Front, config: &RunConfig, cache: &Path, report: Option<OwnedFd>) -> i32 {
     process::set_title("pagein", &format!("pagein: pager of process {}", front.pid()));
+    // Over the limit of `ulimit -f` a write shall fail, with words, and not end the pager. Threads inherit this.
+    let _ = SigSet::from(Signal::SIGXFSZ).thread_block();
     let outcome = Guard::start()
         .map_err(Trouble::system("cannot start the guard"))
         .and_then(|guard| serve(front, config, cache, report, guard));
