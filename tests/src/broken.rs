@@ -45,8 +45,8 @@ pub fn pagein() -> &'static Path {
                 build.env_remove(&name);
             }
         }
-        let built = build.status().expect("cargo is there");
-        assert!(built.success(), "{build:?}: {built}");
+        let outcome = build.status().expect("cargo is there");
+        assert!(outcome.success(), "{build:?}: {outcome}");
         profile.join("pagein")
     })
 }

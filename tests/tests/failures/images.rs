@@ -17,10 +17,11 @@ const OBJECTS: [(&str, &str); 6] = [
 
 const READ_ALL: &str = "pages 0 400\n";
 
-/// Positions all over an object of `len` bytes: each of the header, then ever farther apart, then the end.
+/// Positions all over an object of `len` bytes: a third of the header, then ever farther apart, then the end.
 fn positions(len: usize, header: usize) -> Vec<usize> {
-    let spread = (0..12).map(|step| header + step * step * (len.saturating_sub(header)) / 130);
-    let mut all: Vec<usize> = (0..header).chain(spread).chain([len / 2 + 7, len - 2, len - 1]).collect();
+    let spread = (0..8).map(|step| header + step * step * (len.saturating_sub(header)) / 60);
+    let mut all: Vec<usize> =
+        (0..header).step_by(3).chain(spread).chain([len / 2 + 7, len - 2, len - 1]).collect();
     all.retain(|&at| at < len);
     all.sort_unstable();
     all.dedup();
@@ -223,5 +224,47 @@ fn a_byte_is_flipped_on_the_way() {
         origin.rule(Rule::new(&format!("book/{object}"), Fault::Flip(len / 2)));
         let url = origin.url("book");
         never_wrong(&bench, policy, &url, &[&url, object, "damaged"], &format!("{object} under {policy}"));
+    }
+}
+
+/// The same on a program that nobody here wrote, which reads its pages in its own order.
+#[test]
+fn a_byte_of_python_is_flipped() {
+    let python = "/usr/bin/python3";
+    if !Path::new(python).exists() {
+        return pagein_testkit::skip("there is no /usr/bin/python3");
+    }
+    let bench = Bench::new();
+    let job = ["--", "-c", "import json; print(json.dumps(list(range(50)))); print(sum(range(1000)))"];
+    let _ = bench.run([["record", "-o", "t", "--", python].as_slice(), &job[1..]].concat()).success();
+    let _ = bench.run(["split", "--level=1", "--trace", "t", "-o", "image", python]).success();
+    let run = |policy| bench.run([["run", "--policy", policy, "image"].as_slice(), &job].concat());
+    let right = run("streamed").success().stdout();
+    for (object, policy) in [("hot", "streamed"), ("hot", "reordered-paged"), ("paged", "paged")] {
+        let path = bench.path("image").join(object);
+        let good = std::fs::read(&path).unwrap();
+        let mut errors = 0;
+        for step in 1..8 {
+            let mut bad = good.clone();
+            let at = good.len() * step / 8;
+            bad[at] ^= 1 << step;
+            std::fs::write(&path, bad).unwrap();
+            let done = run(policy);
+            // It prints all at once, at its end.
+            let (stdout, stderr) = (done.stdout(), done.stderr());
+            if done.code() == 0 {
+                assert_eq!((&stdout, stderr.as_str()), (&right, ""), "{object}, byte {at}");
+                continue;
+            }
+            errors += 1;
+            assert!(
+                matches!(done.code(), 125 | 135) && right.starts_with(&stdout),
+                "{object}, byte {at}: {done:?}"
+            );
+            assert_words(&stderr, &["pagein: ", "image/", object, "is damaged"]);
+            assert_eq!(stderr.lines().count(), 1, "{object}, byte {at}: {done:?}");
+        }
+        assert!(errors > 1 || object == "paged", "{object} was hardly read under {policy}");
+        std::fs::write(&path, good).unwrap();
     }
 }

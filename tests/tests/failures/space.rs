@@ -98,3 +98,15 @@ fn damaged_contents() {
         assert!(bench.cached().is_superset(&files), "{:?}", bench.cached());
     }
 }
+
+/// What `ulimit -f` forbids ends with SIGXFSZ, in a pager that would have nobody to tell.
+#[test]
+fn a_limit_on_file_sizes() {
+    let bench = Bench::new();
+    for (policy, words) in [("streamed", "ulimit -f"), ("original", "--cache")] {
+        let mut command = bench.command("sh");
+        command.args(["-c", "ulimit -f 100; exec \"$0\" run --policy \"$1\" \"$2\""]);
+        command.arg(pagein()).arg(policy).arg(&Book::get().image);
+        assert_failed(&run(&mut command, DEADLINE), 125, &["File too large", words]);
+    }
+}
