@@ -54,12 +54,12 @@ pub(crate) async fn fetch_complete(
         let (here, after) = rest.split_at(frame.pages as usize);
         for (first, count) in runs(here, |_| false) {
             let bytes = &raw[first * PAGE_SIZE..(first + count) * PAGE_SIZE];
-            file.write_all_at(bytes, here[first].offset().0).map_err(Trouble::file(&path))?;
+            file.write_all_at(bytes, here[first].offset().0).map_err(Trouble::cache(&path))?;
         }
         rest = after;
     }
-    file.set_len(manifest.file_size).map_err(Trouble::file(&path))?;
-    let found = digest_of(file).map_err(Trouble::file(&path))?;
+    file.set_len(manifest.file_size).map_err(Trouble::cache(&path))?;
+    let found = digest_of(file).map_err(Trouble::cache(&path))?;
     if found != manifest.file_digest {
         let (what, expected) = ("the program put together".to_owned(), manifest.file_digest);
         return Err(damaged(ImageError::Digest { what, expected, found }));

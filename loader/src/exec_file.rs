@@ -59,7 +59,7 @@ pub(crate) fn exec_file(
             file.set_len(size)?;
             pages.iter().try_for_each(|(number, bytes)| file.write_all_at(bytes, number.offset().0))
         };
-        write().map_err(Trouble::file(&path))?;
+        write().map_err(Trouble::cache(&path))?;
         unnamed.publish(&path)?;
     }
     Ok(path)
@@ -96,14 +96,13 @@ pub fn default_cache() -> PathBuf {
 
 /// Makes sure that the cache is a directory of this user's alone: programs are executed from it.
 pub(crate) fn open_cache(cache: &Path) -> Result<PathBuf, Trouble> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(Trouble::file(cache))?;
-    let cache = fs::canonicalize(cache).map_err(Trouble::file(cache))?;
-    let meta = fs::metadata(&cache).map_err(Trouble::file(&cache))?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(Trouble::cache(cache))?;
+    let cache = fs::canonicalize(cache).map_err(Trouble::cache(cache))?;
+    let meta = fs::metadata(&cache).map_err(Trouble::cache(&cache))?;
     let mine = meta.uid() == nix::unistd::geteuid().as_raw() && meta.mode() & 0o022 == 0;
     if !mine {
-        let error =
-            io::Error::other("others may write here, so programs cannot be run from it: choose --cache DIR");
-        return Err(Trouble::File { path: cache, error });
+        let error = io::Error::other("others may write here, so programs cannot be run from it");
+        return Err(Trouble::Cache { path: cache, error });
     }
     Ok(cache)
 }

@@ -3,6 +3,8 @@
 //! A userfaultfd whose last descriptor is closed makes faults return pages of zeros, silently. So the guard holds a
 //! duplicate of every descriptor. It waits on a socket; if the pager ends without saying good-bye, it tells every process
 //! with missing pages. If the guard itself is killed, the pager starts another one.
+//! Known limit: if somebody kills both with SIGKILL within the milliseconds that this takes, nobody is left, and the
+//! program reads zeros. No process of pagein can prevent that; what kills whole groups kills the program too.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,7 +14,7 @@ use pagein_uffd::{Userfault, process};
 use serde::{Deserialize, Serialize};
 
 use crate::processes::Process;
-use crate::tell::{MemoryId, tell};
+use crate::tell::{MemoryId, say, tell};
 
 /// What the guard must know to tell processes and the user.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -107,10 +109,10 @@ fn keep_watch(socket: &OwnedFd) {
     }
     spaces.retain(|(userfault, _)| userfault.is_alive());
     let Some(ward) = ward.filter(|_| !spaces.is_empty()) else { return };
-    eprintln!(
-        "pagein: the pager of {} was killed: the pages that had not arrived from {} are lost, and every process that \
+    say(&format!(
+        "the pager of {} was killed: the pages that had not arrived from {} are lost, and every process that \
          misses one gets SIGBUS",
         ward.program, ward.source
-    );
+    ));
     tell(spaces.iter().map(|(userfault, ranges)| (userfault, ranges.clone())), ward.memory);
 }

@@ -68,7 +68,7 @@ fn mapping(segment: &Segment) -> Mapping {
 /// A memory file for a program file of `size` bytes, after a check that it can have single missing pages.
 pub(crate) fn memory_file(name: &str, size: u64) -> Result<MemoryFile, Trouble> {
     let page = pagein_image::PAGE_SIZE as u64;
-    let error = Trouble::system("cannot make a memory file");
+    let error = Trouble::system("cannot make a memory file as large as the program (see ulimit -f)");
     let make = || {
         let probe = MemoryFile::new("probe", 4 << 20)?;
         probe.write(0, &[1; pagein_image::PAGE_SIZE])?;

@@ -16,7 +16,7 @@ use crate::remote::{Remote, Unit};
 use crate::stats::Stats;
 use crate::stream::ObjectStream;
 use crate::table::{Answer, PageTable};
-use crate::tell::{MemoryId, tell};
+use crate::tell::{MemoryId, say, tell};
 use crate::trouble::Trouble;
 
 /// Everything that the threads of a pager share.
@@ -30,6 +30,9 @@ pub(crate) struct Lazy {
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) stream: StreamProgress,
     in_flight: Mutex<HashSet<Unit>>,
+    /// Somebody is saying that the source is lost.
+    losing: AtomicBool,
+    /// It has been said.
     lost: AtomicBool,
     report: Mutex<Option<Report>>,
 }
@@ -73,6 +76,7 @@ impl Lazy {
             runtime,
             stream,
             in_flight: Mutex::default(),
+            losing: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             report: Mutex::new(None),
         }
@@ -185,12 +189,14 @@ impl Lazy {
 
     /// The source is lost: says so and tells every process that still has missing pages.
     fn lose(&self, page: PageNo, trouble: &Trouble) {
-        if self.lost.swap(true, Ordering::SeqCst) {
+        if self.losing.swap(true, Ordering::SeqCst) {
             return;
         }
         let name = &self.remote.manifest.name;
         let offset = page.offset();
-        eprintln!("pagein: page {page} of {name} (file offset {offset}) cannot be had: {trouble}");
+        say(&format!("page {page} of {name} (file offset {offset}) cannot be had: {trouble}"));
+        // Only now: the first process that is told may be the last, and with it the pager ends.
+        self.lost.store(true, Ordering::SeqCst);
         let processes = self.processes.get().map(|processes| processes.all()).unwrap_or_default();
         tell(processes.iter().map(|process| (&process.userfault, process.ranges())), self.memory_id);
     }

@@ -20,7 +20,7 @@ pub(crate) struct Unnamed {
 impl Unnamed {
     /// Makes the directory, if need be, and an empty file in it.
     pub(crate) fn new(directory: &Path) -> Result<Self, Trouble> {
-        let error = || Trouble::file(directory);
+        let error = || Trouble::cache(directory);
         fs::create_dir_all(directory).map_err(error())?;
         let file = tempfile::tempfile_in(directory).map_err(error())?;
         file.set_permissions(fs::Permissions::from_mode(0o700)).map_err(error())?;
@@ -34,7 +34,7 @@ impl Unnamed {
 
     /// Gives the file its name, in the directory that it was made for; whatever had that name before loses it.
     pub(crate) fn publish(self, path: &Path) -> Result<(), Trouble> {
-        let error = || Trouble::file(path);
+        let error = || Trouble::cache(path);
         let descriptor = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let link = || linkat(AT_FDCWD, &descriptor[..], AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW);
         let mut outcome = link();

@@ -6,7 +6,7 @@ use pagein_image::{
     Digest, Frame, GroupId, GroupIndex, GroupSet, HEADER_LEN, Manifest, PageNo, object, page_file_name,
 };
 use pagein_model::Policy;
-use pagein_source::{Location, Retry, Source, fetch};
+use pagein_source::{ByteRange, Location, Retry, Source, SourceError, fetch};
 use tokio::sync::OnceCell;
 
 use crate::stream::ObjectStream;
@@ -25,6 +25,8 @@ pub(crate) struct Remote {
     pub(crate) frame_offsets: Vec<u64>,
     /// For each page the hot frame that holds it.
     frame_of_page: Vec<u32>,
+    /// All of the object `hot`, if its server ignores ranges.
+    hot: OnceCell<Vec<u8>>,
     cold: OnceCell<Groups>,
     paged: OnceCell<Groups>,
 }
@@ -75,6 +77,7 @@ impl Remote {
             manifest_digest: Digest::of(stored),
             frame_offsets,
             frame_of_page,
+            hot: OnceCell::new(),
             cold: OnceCell::new(),
             paged: OnceCell::new(),
         }
@@ -148,7 +151,19 @@ impl Remote {
         let expected = u64::from(frame.stored_len);
         let place = self.source.describe(&name);
         let what = range.as_ref().map_or_else(|| "it".into(), |r| format!("bytes {}-{}", r.start, r.end - 1));
-        let stored = fetch(&*self.source, &name, range, expected, &self.retry).await?;
+        let stored = match fetch(&*self.source, &name, range.clone(), expected, &self.retry).await {
+            Err(SourceError::RangeIgnored { .. }) if name == object::HOT => self.cut_from_hot(range).await?,
+            other => other?,
+        };
         frame.decode(&stored, &what).map_err(|error| Trouble::Image { object: place, error })
+    }
+
+    /// Part of the object `hot` from a server that only sends all of it, which images with page files may lie on.
+    async fn cut_from_hot(&self, range: Option<ByteRange>) -> Result<Vec<u8>, SourceError> {
+        let len = *self.frame_offsets.last().expect("at least the end of the manifest");
+        let all = || fetch(&*self.source, object::HOT, None, len, &self.retry);
+        let hot = self.hot.get_or_try_init(all).await?;
+        let range = range.unwrap_or(0..len);
+        Ok(hot[range.start as usize..range.end as usize].to_vec())
     }
 }

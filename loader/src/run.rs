@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use nix::sys::signal::{SigSet, Signal};
 use pagein_elf::Program;
 use pagein_image::{ImageError, Manifest, PAGE_SIZE, PageNo, object};
 use pagein_model::Policy;
@@ -94,6 +95,8 @@ pub(crate) fn c_string(arg: &OsString) -> Result<CString, Failure> {
 /// The pager's life. The result is an exit status that nobody sees.
 fn pager(front: &Front, config: &RunConfig, cache: &Path, report: Option<OwnedFd>) -> i32 {
     process::set_title("pagein", &format!("pagein: pager of process {}", front.pid()));
+    // Over the limit of `ulimit -f` a write shall fail, with words, and not end the pager. Threads inherit this.
+    let _ = SigSet::from(Signal::SIGXFSZ).thread_block();
     let outcome = Guard::start()
         .map_err(Trouble::system("cannot start the guard"))
         .and_then(|guard| serve(front, config, cache, report, guard));
@@ -132,13 +135,8 @@ fn serve_on(
 ) -> Result<(), Trouble> {
     let source = pagein_source::open(&config.source, &config.options)?;
     let session = Session { front, config, cache, source, runtime };
-    let prepared = match session.prepare(config.policy) {
-        Err(trouble) if trouble.allows_eager() => {
-            if !config.quiet {
-                eprintln!("pagein: fetching all of {} before it starts: {trouble}", config.source);
-            }
-            session.prepare(Some(Policy::Original))?
-        }
+    let prepared = match session.prepare(config.policy, None) {
+        Err(trouble) if trouble.allows_eager() => session.prepare(config.policy, Some(&trouble))?,
         other => other?,
     };
     match prepared {
@@ -167,8 +165,9 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn prepare(&self, wanted: Option<Policy>) -> Result<Prepared, Trouble> {
-        if wanted != Some(Policy::Original) {
+    /// Fetches what must be there first; everything, if there is a reason not to page.
+    fn prepare(&self, wanted: Option<Policy>, not_lazy: Option<&Trouble>) -> Result<Prepared, Trouble> {
+        if wanted != Some(Policy::Original) && not_lazy.is_none() {
             Userfault::probe()?;
         }
         let socket =
@@ -177,18 +176,22 @@ impl Session<'_> {
             let gone =
                 tokio::task::spawn_blocking(move || hung_up(socket.as_fd(), nix::poll::PollTimeout::NONE));
             tokio::select! {
-                prepared = self.prepare_async(wanted) => prepared,
+                prepared = self.prepare_async(wanted, not_lazy) => prepared,
                 // Ctrl-C before the start: nothing to clean up, nobody to tell.
                 _ = gone => std::process::exit(1),
             }
         })
     }
 
-    async fn prepare_async(&self, wanted: Option<Policy>) -> Result<Prepared, Trouble> {
+    async fn prepare_async(
+        &self,
+        wanted: Option<Policy>,
+        not_lazy: Option<&Trouble>,
+    ) -> Result<Prepared, Trouble> {
         let new_stream =
             |object| ObjectStream::new(Arc::clone(&self.source), object, self.config.options.retry());
-        if wanted == Some(Policy::Original) {
-            return self.prepare_complete(new_stream(object::WHOLE)).await;
+        if wanted == Some(Policy::Original) || not_lazy.is_some() {
+            return self.prepare_complete(new_stream(object::WHOLE), not_lazy).await;
         }
         let streams = !matches!(wanted, Some(Policy::Paged | Policy::ReorderedPaged));
         let mut stream = new_stream(object::HOT);
@@ -205,7 +208,7 @@ impl Session<'_> {
                 }
                 Choice::Policy(Policy::Original) => {
                     drop(stream);
-                    return self.prepare_complete(new_stream(object::WHOLE)).await;
+                    return self.prepare_complete(new_stream(object::WHOLE), None).await;
                 }
                 Choice::Policy(policy) => policy,
             },
@@ -241,9 +244,24 @@ impl Session<'_> {
         })
     }
 
-    async fn prepare_complete(&self, mut stream: ObjectStream) -> Result<Prepared, Trouble> {
-        let (manifest, _) = read_manifest(&mut stream, &self.config.source, object::WHOLE).await?;
-        let path = eager::fetch_complete(&*self.source, &mut stream, &manifest, self.cache).await?;
+    async fn prepare_complete(
+        &self,
+        mut stream: ObjectStream,
+        not_lazy: Option<&Trouble>,
+    ) -> Result<Prepared, Trouble> {
+        let (manifest, stored) = read_manifest(&mut stream, &self.config.source, object::WHOLE).await?;
+        let frames = manifest.whole_frames.iter().map(|frame| u64::from(frame.stored_len));
+        stream.end = Some(stored.len() as u64 + frames.sum::<u64>());
+        // `original` means to fetch it; who was made to need not do it twice.
+        let cached = not_lazy.and_then(|_| eager::find_complete(self.cache, &manifest));
+        let path = if let Some(path) = cached {
+            path
+        } else {
+            if let Some(reason) = not_lazy.filter(|_| !self.config.quiet) {
+                eprintln!("pagein: fetching all of {} before it starts: {reason}", self.config.source);
+            }
+            eager::fetch_complete(&*self.source, &mut stream, &manifest, self.cache).await?
+        };
         Ok(Prepared::Complete { path, manifest: Box::new(manifest), policy: Policy::Original })
     }
 

@@ -63,8 +63,11 @@ impl ObjectStream {
     async fn fill(&mut self, len: usize) -> Result<(), SourceError> {
         let mut failures = 0;
         while self.buffer.len() < len {
+            let before = self.position;
             match self.more().await {
-                Ok(()) => failures = 0,
+                // What was here before a resumption is no progress: an object that is too short would be read for ever.
+                Ok(()) if self.position > before => failures = 0,
+                Ok(()) => {}
                 Err(error) if !error.is_transient() => return Err(error),
                 Err(error) => {
                     self.body = None;
@@ -120,14 +123,16 @@ impl ObjectStream {
                 other => return other,
             }
         }
+        self.skip = self.position;
         if let Some(len) = self.first_len.filter(|_| self.position == 0) {
             match self.source.get(self.object, Some(0..len)).await {
-                // No ranges here, or an object that is shorter than that: the whole of it, whatever it was.
-                Err(_) => self.first_len = None,
-                body => return body,
+                // No ranges here, or an object that is shorter than that.
+                Err(error) if !error.is_transient() || matches!(error, SourceError::Truncated { .. }) => {
+                    self.first_len = None;
+                }
+                other => return other,
             }
         }
-        self.skip = self.position;
         self.source.get(self.object, None).await
     }
 }

@@ -29,6 +29,13 @@ pub(crate) fn tell<'a>(spaces: impl IntoIterator<Item = (&'a Userfault, Vec<Rang
     }
 }
 
+/// Writes one line to standard error, in one piece: the terminal is shared, and this process may end at any time.
+pub(crate) fn say(text: &str) {
+    use std::io::Write as _;
+    // Nobody is left to tell if this fails.
+    let _ = std::io::stderr().write_all(format!("pagein: {text}\n").as_bytes());
+}
+
 fn who_maps(memory: MemoryId) -> Vec<Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

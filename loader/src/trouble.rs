@@ -52,6 +52,14 @@ pub enum Trouble {
         /// Why not.
         error: io::Error,
     },
+    /// The directory that programs are executed from.
+    #[error("the cache cannot be used: {path}: {error}; choose another directory with --cache DIR")]
+    Cache {
+        /// The directory, or a file in it.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
     /// The kernel does not page here.
     #[error(transparent)]
     Userfault(#[from] UserfaultError),
@@ -81,6 +89,10 @@ impl Trouble {
 
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::File { path: path.into(), error }
+    }
+
+    pub(crate) fn cache(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Cache { path: path.into(), error }
     }
 
     /// The exit status that goes with it.

@@ -104,7 +104,7 @@ impl Manifest {
             to.digest(&set.index_digest);
             to.uint(set.data_len);
         }
-        let body = zstd::bulk::compress(&to.0, 19).expect("zstd compresses any bytes into memory");
+        let body = compress_with_checksum(&to.0);
         let mut stored = Vec::with_capacity(HEADER_LEN + body.len());
         stored.extend_from_slice(MAGIC);
         stored.push(VERSION);
@@ -205,6 +205,18 @@ impl Manifest {
             paged,
         })
     }
+}
+
+/// The manifest is what every other byte is checked against, so nothing but a digest in the address checks it. For the
+/// addresses without one, zstd's own checksum (RFC 8878, section 3.1.1, `Content_Checksum`) sees accidents; a manifest
+/// that is off by a bit may still be a valid one that puts pages elsewhere.
+fn compress_with_checksum(raw: &[u8]) -> Vec<u8> {
+    let compress = || {
+        let mut compressor = zstd::bulk::Compressor::new(19)?;
+        compressor.include_checksum(true)?;
+        compressor.compress(raw)
+    };
+    compress().expect("zstd compresses any bytes into memory")
 }
 
 /// Bounded by the file's size, so that a hostile manifest cannot make a reader ask for gigabytes.
