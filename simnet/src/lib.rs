@@ -1,5 +1,7 @@
 //! Emulates networks.
+mod clock;
 pub mod link;
+pub mod net;
 pub mod queue;
 pub mod rng;
 pub mod time;

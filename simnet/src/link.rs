@@ -111,7 +111,7 @@ impl Link {
         let rate = LinkRate::Constant(bandwidth);
         let queue = rate.default_queue(round_trip);
         let up = Direction { rate, queue, delay: round_trip / 2, ..Direction::IDEAL };
-        let down = Direction { delay: round_trip - up.delay, ..up.clone() };
+        let down = Direction { delay: round_trip.saturating_sub(up.delay), ..up.clone() };
         Self { up, down, seed: 0 }
     }
 

@@ -62,8 +62,8 @@ mod tests {
 
     #[test]
     fn percent_and_fraction_agree() {
-        assert_eq!("1%".parse::<Probability>().unwrap().get(), 0.01);
-        assert_eq!("0.01".parse::<Probability>().unwrap().get(), 0.01);
+        assert_eq!("1%".parse::<Probability>(), "0.01".parse());
+        assert!(("1%".parse::<Probability>().unwrap().get() - 0.01).abs() < f64::EPSILON);
         assert_eq!("100 %".parse::<Probability>().unwrap(), Probability::ONE);
         assert_eq!("0".parse::<Probability>().unwrap(), Probability::ZERO);
     }
