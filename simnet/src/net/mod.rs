@@ -32,6 +32,7 @@ mod packet_link;
 mod server;
 mod shaper;
 mod signals;
+mod spin;
 mod statistics;
 mod tun;
 
