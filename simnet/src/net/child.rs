@@ -17,11 +17,13 @@ use std::{
 use nix::{
     sys::{
         prctl,
-        signal::Signal,
+        signal::{SigSet, Signal},
         wait::{WaitStatus, waitpid},
     },
     unistd::{Pid, getppid},
 };
+
+use super::signals::PASSED_ON;
 
 /// Stands in argv\[0\] of a process that is to become the command or the server.
 const MARK: &str = "pagein-net-child";
@@ -64,6 +66,8 @@ pub fn run_if_child() {
     let Some((program, arguments)) = words.split_first() else { process::exit(125) };
     let mut command = Command::new(program);
     command.args(arguments);
+    // They were blocked so that we could pass them on.
+    let _ = PASSED_ON.into_iter().collect::<SigSet>().thread_unblock();
     let is_server = role.is_some_and(|role| role == Role::Server.word());
     let Err(error) = if is_server { serve(command) } else { become_command(command, parent) };
     eprintln!("pagein net: cannot run {}: {error}", program.display());

@@ -1,5 +1,5 @@
-//! The two things that only rtnetlink(7) can do to a new network namespace: switch on its loopback device, and give a route
-//! its own congestion control.
+//! What only rtnetlink(7) can do to a new network namespace, or only it without root: switch on its loopback device, set the
+//! length of a device's queue, and give a route its own congestion control.
 
 use std::{io, net::Ipv4Addr, os::fd::AsRawFd as _};
 
@@ -22,6 +22,15 @@ pub(super) fn loopback_up() -> io::Result<()> {
     body.extend(LOOPBACK_INDEX.to_ne_bytes());
     body.extend((libc::IFF_UP as u32).to_ne_bytes());
     body.extend((libc::IFF_UP as u32).to_ne_bytes());
+    request(libc::RTM_NEWLINK, 0, &body)
+}
+
+/// Lets `device` hold so many packets. (The ioctl for it wants rights over the whole machine.)
+pub(super) fn queue_length(device: &str, packets: u32) -> io::Result<()> {
+    let mut body = vec![libc::AF_UNSPEC as u8, 0, 0, 0];
+    body.extend(if_nametoindex(device)?.to_ne_bytes());
+    body.extend([0; 8]);
+    attribute(&mut body, libc::IFLA_TXQLEN, &packets.to_ne_bytes());
     request(libc::RTM_NEWLINK, 0, &body)
 }
 

@@ -18,7 +18,7 @@ use nix::{
 };
 
 /// Those that would end us, and that a command may want to handle.
-const PASSED_ON: [Signal; 6] =
+pub(super) const PASSED_ON: [Signal; 6] =
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
 
 /// Collects signals in place of their default action, until it is dropped.

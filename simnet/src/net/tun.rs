@@ -25,11 +25,11 @@ impl Tun {
         let device = DeviceBuilder::new()
             .name(name)
             .mtu(MTU)
-            .tx_queue_len(DEVICE_QUEUE)
             .ipv4(address, prefix, None)
             .enable(true)
             .build_sync()
             .map_err(NetError::Tun)?;
+        netlink::queue_length(name, DEVICE_QUEUE).map_err(NetError::at("set the queue of the TUN device"))?;
         device.set_nonblocking(true).map_err(NetError::Tun)?;
         Ok(Self(device))
     }
