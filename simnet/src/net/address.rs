@@ -36,7 +36,9 @@ impl Addresses {
             .max();
         let depth = match deepest {
             None => 0,
-            Some(depth) => depth.checked_add(1).ok_or_else(|| io::Error::other("256 links are nested already"))?,
+            Some(depth) => {
+                depth.checked_add(1).ok_or_else(|| io::Error::other("256 links are nested already"))?
+            }
         };
         Ok(Self { depth })
     }

@@ -97,9 +97,12 @@ impl NetArgs {
         }
         let loss = self.loss.unwrap_or(LossModel::NONE);
         if loss.mean() >= 1.0 {
-            return Err(NetError::Config("with this --loss no packet would ever arrive; it must be below 100%".into()));
+            return Err(NetError::Config(
+                "with this --loss no packet would ever arrive; it must be below 100%".into(),
+            ));
         }
-        if self.queue == Some(QueueLimit::Packets(0)) || matches!(self.queue, Some(QueueLimit::Bytes(..1500))) {
+        if self.queue == Some(QueueLimit::Packets(0)) || matches!(self.queue, Some(QueueLimit::Bytes(..1500)))
+        {
             return Err(NetError::Config("--queue must hold at least one packet of 1500 bytes".into()));
         }
         let direction = |rate: LinkRate, delay| Direction {
@@ -154,7 +157,8 @@ mod tests {
 
     #[test]
     fn options_become_a_link() {
-        let config = parse("--bandwidth 10mbit --uplink 1mbit --rtt 20ms --loss 1% -- curl -s --loss x").unwrap();
+        let config =
+            parse("--bandwidth 10mbit --uplink 1mbit --rtt 20ms --loss 1% -- curl -s --loss x").unwrap();
         assert_eq!(config.link.down.rate, LinkRate::Constant("10mbit".parse().unwrap()));
         assert_eq!(config.link.up.rate, LinkRate::Constant("1mbit".parse().unwrap()));
         assert_eq!(config.link.round_trip(), Duration::from_millis(20));

@@ -50,7 +50,9 @@ pub enum NetError {
     )]
     Tun(io::Error),
     /// A link inside a link, without root.
-    #[error("links inside links need root: an ordinary user has no rights over the network namespace it is already in")]
+    #[error(
+        "links inside links need root: an ordinary user has no rights over the network namespace it is already in"
+    )]
     NestedWithoutRoot,
     /// A step of the set-up failed.
     #[error("{step}: {cause}")]

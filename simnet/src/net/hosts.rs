@@ -34,8 +34,8 @@ fn replace(hosts: &str) -> io::Result<()> {
     let scratch = Path::new("/tmp");
     let file = scratch.join("hosts");
     mount(Some("pagein"), scratch, Some("tmpfs"), MsFlags::empty(), Some("size=1m,mode=0755"))?;
-    let bound = fs::write(&file, hosts)
-        .and_then(|()| Ok(mount(Some(&file), HOSTS, NONE, MsFlags::MS_BIND, NONE)?));
+    let bound =
+        fs::write(&file, hosts).and_then(|()| Ok(mount(Some(&file), HOSTS, NONE, MsFlags::MS_BIND, NONE)?));
     // The bound file keeps the memory file system alive; its place is free again.
     umount2(scratch, MntFlags::MNT_DETACH)?;
     bound

@@ -28,7 +28,12 @@ pub(super) struct Log {
 
 impl Log {
     /// Starts to write to `path`, which is replaced. Comment lines in front say what the link was.
-    pub(super) fn start(path: &Path, link: &Link, up: Arc<Statistics>, down: Arc<Statistics>) -> io::Result<Self> {
+    pub(super) fn start(
+        path: &Path,
+        link: &Link,
+        up: Arc<Statistics>,
+        down: Arc<Statistics>,
+    ) -> io::Result<Self> {
         let mut out = BufWriter::new(File::create(path)?);
         for (name, direction) in [("up", &link.up), ("down", &link.down)] {
             writeln!(
@@ -55,7 +60,14 @@ impl Log {
                 for (name, statistics, before) in &mut directions {
                     let sample = statistics.sample();
                     // A full disk must not stop the command; the log just ends.
-                    let _ = write_row(&mut out, now.as_secs_f64(), now.since(last).as_secs_f64(), name, before, &sample);
+                    let _ = write_row(
+                        &mut out,
+                        now.as_secs_f64(),
+                        now.since(last).as_secs_f64(),
+                        name,
+                        before,
+                        &sample,
+                    );
                     *before = sample;
                 }
                 let _ = out.flush();
@@ -78,7 +90,14 @@ impl Drop for Log {
     }
 }
 
-fn write_row(out: &mut impl Write, at: f64, interval: f64, name: &str, before: &Sample, now: &Sample) -> io::Result<()> {
+fn write_row(
+    out: &mut impl Write,
+    at: f64,
+    interval: f64,
+    name: &str,
+    before: &Sample,
+    now: &Sample,
+) -> io::Result<()> {
     let delivered = now.delivered_bytes - before.delivered_bytes;
     writeln!(
         out,
@@ -100,7 +119,8 @@ mod tests {
 
     #[test]
     fn a_row_has_a_value_for_every_column_and_holds_differences() {
-        let before = Sample { delivered_packets: 1, delivered_bytes: 1500, dropped_packets: 4, ..Sample::default() };
+        let before =
+            Sample { delivered_packets: 1, delivered_bytes: 1500, dropped_packets: 4, ..Sample::default() };
         let now = Sample {
             delivered_packets: 3,
             delivered_bytes: 14_000,

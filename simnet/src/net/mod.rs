@@ -26,8 +26,8 @@ mod error;
 mod forward;
 mod hosts;
 mod log;
-mod netlink;
 mod namespace;
+mod netlink;
 mod packet_link;
 mod server;
 mod shaper;
@@ -99,12 +99,14 @@ fn run_command(
         near.enter()?;
         unshare(CloneFlags::CLONE_NEWNS).map_err(denied("mount"))?;
         hosts::add_names(far_address)?;
-        let child = child::command(Role::Command, words).spawn().map_err(NetError::at("start the command"))?;
+        let child =
+            child::command(Role::Command, words).spawn().map_err(NetError::at("start the command"))?;
         let pid = Pid::from_raw(child.id() as i32);
         let _ = started.send(child);
         // This thread must live as long as the command: the death of a process's maker is that of the thread. The command is
         // left as a zombie, so that signals on their way cannot hit a process that got its number.
-        while let Err(nix::Error::EINTR) = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) {}
+        while let Err(nix::Error::EINTR) = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) {
+        }
         drop(end);
         Ok(())
     };

@@ -28,7 +28,9 @@ impl Namespace {
 
     /// The one that the calling thread is in.
     pub(super) fn current() -> Result<Self, NetError> {
-        File::open("/proc/thread-self/ns/net").map(Self).map_err(NetError::at("open /proc/thread-self/ns/net"))
+        File::open("/proc/thread-self/ns/net")
+            .map(Self)
+            .map_err(NetError::at("open /proc/thread-self/ns/net"))
     }
 
     /// Another descriptor of the same namespace.
@@ -45,7 +47,10 @@ impl Namespace {
     }
 
     /// Runs `work` on a thread of its own in here; sockets and devices that it makes stay here.
-    pub(super) fn run<T: Send>(&self, work: impl FnOnce() -> Result<T, NetError> + Send) -> Result<T, NetError> {
+    pub(super) fn run<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, NetError> + Send,
+    ) -> Result<T, NetError> {
         in_thread(|| {
             self.enter()?;
             work()
@@ -90,7 +95,8 @@ pub(super) fn gain_rights() -> Result<(), NetError> {
     }
     let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER).map_err(denied("user"))?;
-    let write = |file: &str, text: String| fs::write(file, text).map_err(NetError::at(format!("write {file}")));
+    let write =
+        |file: &str, text: String| fs::write(file, text).map_err(NetError::at(format!("write {file}")));
     // An ordinary user may map its group only after giving up setgroups (user_namespaces(7)).
     write("/proc/self/setgroups", "deny".into())?;
     write("/proc/self/uid_map", format!("{user} {user} 1"))?;

@@ -6,7 +6,9 @@ use std::{io, net::Ipv4Addr, os::fd::AsRawFd as _};
 use nix::{
     libc,
     net::if_::if_nametoindex,
-    sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket},
+    sys::socket::{
+        AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
+    },
 };
 
 /// The loopback device has index 1 in every network namespace.
@@ -66,7 +68,8 @@ fn attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
 
 /// Sends one request in the calling thread's network namespace and waits for the kernel's answer.
 fn request(kind: u16, flags: i32, body: &[u8]) -> io::Result<()> {
-    let netlink = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
+    let netlink =
+        socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
     // struct nlmsghdr: length, type, flags, sequence number, sender (the kernel fills it in).
     let mut message = Vec::from((HEADER + body.len() as u32).to_ne_bytes());
     message.extend(kind.to_ne_bytes());

@@ -75,25 +75,30 @@ impl PacketLink {
                     .map_err(NetError::at(format!("write the log {}", path.display())))
             })
             .transpose()?;
-        let mut built =
-            Self { near, far, addresses, up, down, stop: Some(stop), shapers: Vec::new(), log };
+        let mut built = Self { near, far, addresses, up, down, stop: Some(stop), shapers: Vec::new(), log };
         let also_stopped = stopped.try_clone().map_err(NetError::at("duplicate a pipe"))?;
-        built.start("link up", Shaper {
-            from: Arc::clone(&near_tun),
-            to: Arc::clone(&far_tun),
-            chain: link.up.chain(link.seed, 0),
-            statistics: Arc::clone(&built.up),
-            opener,
-            stop: stopped,
-        })?;
-        built.start("link down", Shaper {
-            from: far_tun,
-            to: near_tun,
-            chain: link.down.chain(link.seed, 1),
-            statistics: Arc::clone(&built.down),
-            opener: None,
-            stop: also_stopped,
-        })?;
+        built.start(
+            "link up",
+            Shaper {
+                from: Arc::clone(&near_tun),
+                to: Arc::clone(&far_tun),
+                chain: link.up.chain(link.seed, 0),
+                statistics: Arc::clone(&built.up),
+                opener,
+                stop: stopped,
+            },
+        )?;
+        built.start(
+            "link down",
+            Shaper {
+                from: far_tun,
+                to: near_tun,
+                chain: link.down.chain(link.seed, 1),
+                statistics: Arc::clone(&built.down),
+                opener: None,
+                stop: also_stopped,
+            },
+        )?;
         Ok(built)
     }
 
@@ -103,7 +108,9 @@ impl PacketLink {
             tun::sysctl("ip_forward", "1").map_err(|_| NetError::NestedWithoutRoot)?;
             let name = format!("pagein{}", addresses.far().octets()[2]);
             let device = Tun::new(&name, addresses.far(), NESTED_PREFIX).map_err(|error| match error {
-                NetError::Tun(cause) if cause.kind() == io::ErrorKind::PermissionDenied => NetError::NestedWithoutRoot,
+                NetError::Tun(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+                    NetError::NestedWithoutRoot
+                }
                 other => other,
             })?;
             return Ok((Namespace::current()?, device));
@@ -142,7 +149,10 @@ impl Drop for PacketLink {
 /// One end, in the calling thread's network namespace, which is new. TCP is made the same everywhere, whatever the machine is
 /// tuned to.
 fn end(link: &Link, own: Ipv4Addr, congestion: &str) -> Result<Tun, NetError> {
-    let rate = [&link.up, &link.down].into_iter().filter_map(|way| way.rate.mean_bits_per_second()).fold(0.0, f64::max);
+    let rate = [&link.up, &link.down]
+        .into_iter()
+        .filter_map(|way| way.rate.mean_bits_per_second())
+        .fold(0.0, f64::max);
     let wanted = BUFFER_PRODUCTS * rate / 8.0 * link.round_trip().as_secs_f64();
     let limit = |default: u64| (wanted as u64).clamp(default, 1 << 30);
     tun::sysctl("tcp_rmem", &format!("4096 131072 {}", limit(6_291_456)))?;

@@ -98,7 +98,10 @@ impl Shaper {
 
     /// Sleeps until a packet arrives or the time is over; true if the link goes down.
     fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
-        let mut fds = [PollFd::new(self.from.as_fd(), PollFlags::POLLIN), PollFd::new(self.stop.as_fd(), PollFlags::POLLIN)];
+        let mut fds = [
+            PollFd::new(self.from.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.stop.as_fd(), PollFlags::POLLIN),
+        ];
         match ppoll(&mut fds, timeout.map(TimeSpec::from_duration), None) {
             Ok(_) => Ok(fds[1].any().unwrap_or(true)),
             Err(nix::Error::EINTR) => Ok(false),

@@ -3,10 +3,7 @@
 //! Keys (Ctrl-C, Ctrl-\, a closed terminal) reach the command by themselves, because it is in our process group; the kernel
 //! says so with the signal, and then it is not passed on a second time.
 
-use std::{
-    io::PipeReader,
-    os::fd::AsFd as _,
-};
+use std::{io::PipeReader, os::fd::AsFd as _};
 
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
@@ -39,8 +36,10 @@ impl Signals {
     /// Passes signals on to `command` until `ended` is closed.
     pub(super) fn pass_on_until(&self, ended: &PipeReader, command: Pid) -> nix::Result<()> {
         loop {
-            let mut fds =
-                [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN), PollFd::new(ended.as_fd(), PollFlags::POLLIN)];
+            let mut fds = [
+                PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN),
+                PollFd::new(ended.as_fd(), PollFlags::POLLIN),
+            ];
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) if fds[1].any().unwrap_or(true) => return Ok(()),
                 Ok(_) => self.pass_on(command)?,

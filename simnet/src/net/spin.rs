@@ -32,12 +32,22 @@ impl SpinBudget {
     pub(super) fn sleep(&mut self, now: Time, due: Time) -> Duration {
         let passed = now.since(self.last);
         self.last = now;
-        self.left = if self.is_spinning { self.left.saturating_sub(passed) } else { MOST.min(self.left + passed / SHARE) };
+        self.left = if self.is_spinning {
+            self.left.saturating_sub(passed)
+        } else {
+            MOST.min(self.left + passed / SHARE)
+        };
         let gap = due.since(now);
         // Spinning starts only with enough for the whole lead, so that it is worth it.
         let can_spin = self.left >= if self.is_spinning { Duration::from_nanos(1) } else { LEAD };
         self.is_spinning = can_spin && gap <= LEAD;
-        if self.is_spinning { Duration::ZERO } else if can_spin { gap.saturating_sub(LEAD) } else { gap }
+        if self.is_spinning {
+            Duration::ZERO
+        } else if can_spin {
+            gap.saturating_sub(LEAD)
+        } else {
+            gap
+        }
     }
 }
 

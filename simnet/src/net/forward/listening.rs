@@ -113,11 +113,14 @@ mod tests {
             1: 00000000000000000000000001000000:0016 00000000000000000000000000000000:0000 0A 0\n   \
             2: 020200C0:0050 0100007F:9999 01 0\n   3: bad\n";
         let rows: Vec<_> = sockets(table).map(|(address, state)| (address.to_string(), state)).collect();
-        assert_eq!(rows, [
-            ("127.0.0.1:8080".to_owned(), "0A"),
-            ("[::1]:22".to_owned(), "0A"),
-            ("192.0.2.2:80".to_owned(), "01"),
-        ]);
+        assert_eq!(
+            rows,
+            [
+                ("127.0.0.1:8080".to_owned(), "0A"),
+                ("[::1]:22".to_owned(), "0A"),
+                ("192.0.2.2:80".to_owned(), "01"),
+            ]
+        );
     }
 
     #[test]

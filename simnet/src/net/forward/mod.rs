@@ -58,7 +58,10 @@ impl Opener {
                 let _ = device.write(&packet);
             }
         };
-        thread::Builder::new().name("link opener".into()).spawn(work).map_err(NetError::at("start the forwarder"))?;
+        thread::Builder::new()
+            .name("link opener".into())
+            .spawn(work)
+            .map_err(NetError::at("start the forwarder"))?;
         is_ready.recv().unwrap_or_else(|_| Err(NetError::Config("the forwarder ended early".into())))?;
         Ok(Self { host, requests })
     }

@@ -7,7 +7,8 @@ pub(super) fn requested_port(packet: &[u8], host: Ipv4Addr) -> Option<u16> {
     let header = packet.first_chunk::<20>()?;
     let (version, words) = (header[0] >> 4, usize::from(header[0] & 0xF));
     let fragment_offset = u16::from_be_bytes([header[6], header[7]]) & 0x1FFF;
-    if version != 4 || words < 5 || header[9] != 6 || fragment_offset != 0 || header[16..20] != host.octets() {
+    if version != 4 || words < 5 || header[9] != 6 || fragment_offset != 0 || header[16..20] != host.octets()
+    {
         return None;
     }
     let tcp = packet.get(words * 4..)?.first_chunk::<20>()?;

@@ -33,7 +33,8 @@ pub(super) fn start() -> io::Result<Dialer> {
 }
 
 fn serve(client: &TcpStream, targets: &[SocketAddr]) {
-    let connected = targets.iter().find_map(|target| TcpStream::connect_timeout(target, CONNECT_TIMEOUT).ok());
+    let connected =
+        targets.iter().find_map(|target| TcpStream::connect_timeout(target, CONNECT_TIMEOUT).ok());
     let Some(server) = connected else {
         // The server went away after its port was seen: a reset, the nearest thing to a refusal.
         let abort = nix::libc::linger { l_onoff: 1, l_linger: 0 };
