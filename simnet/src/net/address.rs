@@ -53,8 +53,44 @@ impl Addresses {
         Ipv4Addr::new(10, 77, self.depth, 1)
     }
 
+    /// What is behind the far end of a nested link, as network and prefix length: this link and all deeper ones, whose commands
+    /// the packets for them pass through.
+    pub(super) fn behind(self) -> Vec<(Ipv4Addr, u8)> {
+        let mut networks = Vec::new();
+        let mut first = u32::from(self.depth);
+        while first < 256 {
+            // The largest aligned block that begins here.
+            let bits = first.trailing_zeros().min(8);
+            networks.push((Ipv4Addr::new(10, 77, first as u8, 0), 24 - bits as u8));
+            first += 1 << bits;
+        }
+        networks
+    }
+
     /// The command's side.
     pub(super) fn near(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, self.depth, 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nested_link_leads_to_itself_and_all_deeper_ones() {
+        for depth in 1..=255u8 {
+            let networks = Addresses { depth }.behind();
+            for address in 0..=255u8 {
+                let holds = |(network, prefix): &(Ipv4Addr, u8)| {
+                    u32::from(*network) >> (32 - prefix)
+                        == u32::from(Ipv4Addr::new(10, 77, address, 2)) >> (32 - prefix)
+                };
+                assert_eq!(
+                    networks.iter().filter(|network| holds(network)).count(),
+                    usize::from(address >= depth)
+                );
+            }
+        }
     }
 }

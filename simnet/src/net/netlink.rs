@@ -36,22 +36,28 @@ pub(super) fn queue_length(device: &str, packets: u32) -> io::Result<()> {
     request(libc::RTM_NEWLINK, 0, &body)
 }
 
-/// Makes TCP use `congestion` for the network that `device` leads to.
+/// Leads `network` to `device`, and makes TCP use `congestion` there, if it is given.
 ///
 /// The sysctl `tcp_congestion_control` of a network namespace takes only those that the machine allows to everybody; a route
 /// takes any that the kernel has (`congctl` of ip-route(8)).
-pub(super) fn route(device: &str, own: Ipv4Addr, prefix: u8, congestion: &str) -> io::Result<()> {
+pub(super) fn route(
+    device: &str,
+    own: Ipv4Addr,
+    (network, prefix): (Ipv4Addr, u8),
+    congestion: Option<&str>,
+) -> io::Result<()> {
     let index = if_nametoindex(device)?;
-    let network = u32::from(own) & u32::MAX.unbounded_shl(32 - u32::from(prefix));
     // struct rtmsg: family, destination and source length, TOS, table, protocol, scope, type, flags.
     let mut body = vec![libc::AF_INET as u8, prefix, 0, 0, libc::RT_TABLE_MAIN];
     body.extend([libc::RTPROT_KERNEL, libc::RT_SCOPE_LINK, libc::RTN_UNICAST, 0, 0, 0, 0]);
-    attribute(&mut body, libc::RTA_DST, &network.to_be_bytes());
+    attribute(&mut body, libc::RTA_DST, &network.octets());
     attribute(&mut body, libc::RTA_OIF, &index.to_ne_bytes());
     attribute(&mut body, libc::RTA_PREFSRC, &own.octets());
-    let mut metrics = Vec::new();
-    attribute(&mut metrics, RTAX_CC_ALGO, &[congestion.as_bytes(), &[0]].concat());
-    attribute(&mut body, libc::RTA_METRICS, &metrics);
+    if let Some(congestion) = congestion {
+        let mut metrics = Vec::new();
+        attribute(&mut metrics, RTAX_CC_ALGO, &[congestion.as_bytes(), &[0]].concat());
+        attribute(&mut body, libc::RTA_METRICS, &metrics);
+    }
     request(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &body)
 }
 

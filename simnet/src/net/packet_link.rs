@@ -24,11 +24,8 @@ use crate::link::Link;
 /// The name of the device in a namespace of our own.
 const DEVICE: &str = "pagein0";
 
-/// What the far end of a nested link takes to be behind it: its own.
-const NESTED_PREFIX: u8 = 24;
-
 /// What an end takes to be behind the link: the addresses of all links.
-const PREFIX: u8 = 16;
+const ALL_LINKS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 77, 0, 0), 16);
 
 /// TCP buffers grow as far as Linux lets them by default, 6 MB and 4 MB, or to this many bandwidth-delay products, so that
 /// buffers never decide what a stream reaches on a link.
@@ -107,12 +104,16 @@ impl PacketLink {
         if addresses.is_nested() {
             tun::sysctl("ip_forward", "1").map_err(|_| NetError::NestedWithoutRoot)?;
             let name = format!("pagein{}", addresses.far().octets()[2]);
-            let device = Tun::new(&name, addresses.far(), NESTED_PREFIX).map_err(|error| match error {
+            let device = Tun::new(&name, addresses.far(), 24).map_err(|error| match error {
                 NetError::Tun(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
                     NetError::NestedWithoutRoot
                 }
                 other => other,
             })?;
+            for network in addresses.behind() {
+                netlink::route(&name, addresses.far(), network, None)
+                    .map_err(NetError::at("add a route to a nested link"))?;
+            }
             return Ok((Namespace::current()?, device));
         }
         let far = Namespace::new()?;
@@ -157,8 +158,8 @@ fn end(link: &Link, own: Ipv4Addr, congestion: &str) -> Result<Tun, NetError> {
     let limit = |default: u64| (wanted as u64).clamp(default, 1 << 30);
     tun::sysctl("tcp_rmem", &format!("4096 131072 {}", limit(6_291_456)))?;
     tun::sysctl("tcp_wmem", &format!("4096 16384 {}", limit(4_194_304)))?;
-    let device = Tun::new(DEVICE, own, PREFIX)?;
-    netlink::route(DEVICE, own, PREFIX, congestion)
+    let device = Tun::new(DEVICE, own, ALL_LINKS.1)?;
+    netlink::route(DEVICE, own, ALL_LINKS, Some(congestion))
         .map_err(NetError::at(format!("use the congestion control {congestion:?}")))?;
     Ok(device)
 }
