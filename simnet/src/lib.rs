@@ -2,6 +2,7 @@
 mod clock;
 pub mod link;
 pub mod net;
+pub mod proxy;
 pub mod queue;
 pub mod rng;
 pub mod tcp;

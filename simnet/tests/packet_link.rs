@@ -182,7 +182,9 @@ fn loss_is_inside_its_confidence_interval() {
 fn virtual_time(link: &Link, bytes: u64) -> f64 {
     let mut network = TcpNetwork::new(link, TcpConfig::default());
     let connection = network.connect();
-    let Some(Event::Connected { at: connected, .. }) = network.next_event(Time::MAX) else { panic!("not connected") };
+    let Some(Event::Connected { at: connected, .. }) = network.next_event(Time::MAX) else {
+        panic!("not connected")
+    };
     network.request(
         connection,
         Request { request_bytes: 90, response_bytes: bytes, think: Duration::ZERO, urgency: 0 },
