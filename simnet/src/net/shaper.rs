@@ -15,12 +15,12 @@ use std::{
 
 use nix::{
     poll::{PollFd, PollFlags, ppoll},
-    sys::{prctl, time::TimeSpec},
+    sys::time::TimeSpec,
 };
 
 use super::{forward::Opener, spin::SpinBudget, statistics::Statistics, tun::Tun};
 use crate::{
-    clock::Clock,
+    clock::{Clock, be_punctual},
     queue::{Chain, Stage as _},
     time::Time,
 };
@@ -46,8 +46,7 @@ pub(super) struct Shaper {
 impl Shaper {
     /// Moves packets until the link goes down.
     pub(super) fn run(mut self) -> io::Result<()> {
-        // Timers of ordinary threads may be 50 us late so that wake-ups can be combined (prctl(2), PR_SET_TIMERSLACK).
-        prctl::set_timerslack(1)?;
+        be_punctual();
         let clock = Clock::new();
         let mut buffer = vec![0; MAX_PACKET];
         let mut spin = SpinBudget::new(clock.now());

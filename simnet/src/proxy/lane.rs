@@ -5,11 +5,9 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::prctl;
-
 use super::window::Room;
 use crate::{
-    clock::Clock,
+    clock::{Clock, be_punctual},
     queue::{Chain, Packet, Stage as _},
 };
 
@@ -64,8 +62,7 @@ impl Lane {
 
     /// Hands out what has arrived, until the lane is closed.
     pub(super) fn run(&self) {
-        // As for the packet link: timers of ordinary threads may be 50 us late.
-        let _ = prctl::set_timerslack(1);
+        be_punctual();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(chain) = &mut state.chain {
             while let Some((_, parcel)) = chain.pop(self.clock.now()) {

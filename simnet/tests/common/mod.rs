@@ -43,7 +43,18 @@ pub(crate) fn must_skip(programs: &[&str]) -> bool {
 
 /// `pagein-net OPTIONS -- COMMAND`, both split at blanks.
 pub(crate) fn net(options: &str, command: &str) -> Command {
-    let mut net = Command::new(NET);
+    with_server(None, options, command)
+}
+
+/// The same with a shell command on the far side.
+///
+/// It all runs before whatever else the machine has to do (nice -19 becomes the program): what is measured is the link.
+pub(crate) fn with_server(server: Option<&str>, options: &str, command: &str) -> Command {
+    let mut net = Command::new("nice");
+    net.args(["-n", "-19", NET]);
+    if let Some(server) = server {
+        net.args(["--server", server]);
+    }
     net.args(options.split_whitespace()).arg("--").args(command.split_whitespace());
     net
 }
