@@ -5,6 +5,7 @@
 mod common;
 
 use std::{
+    fmt::Write as _,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -246,10 +247,12 @@ fn virtual_time_agrees_with_the_packet_link() {
         }
         let error = predicted / measured - 1.0;
         worst = worst.max(error.abs());
-        report += &format!(
-            "{bandwidth} {rtt} ms {bytes} bytes: packet link {measured:.4} s, virtual time {predicted:.4} s, {:+.1} %\n",
+        writeln!(
+            report,
+            "{bandwidth} {rtt} ms {bytes} bytes: packet link {measured:.4} s, virtual time {predicted:.4} s, {:+.1} %",
             error * 100.0
-        );
+        )
+        .unwrap();
     }
     println!("{report}");
     assert!(worst <= 0.05, "{report}");

@@ -97,11 +97,11 @@ fn directions_differ() {
     let proxy = Proxy::start(LOCAL, sink.local_addr().unwrap(), &slow_up).unwrap();
     let mut client = TcpStream::connect(proxy.address()).unwrap();
     let start = Instant::now();
-    let writer = thread::spawn(move || client.write_all(&[7; 50_000]));
+    let writer = thread::spawn(move || client.write_all(&vec![7; 50_000]));
     let mut received = Vec::new();
     sink.accept().unwrap().0.read_to_end(&mut received).unwrap();
     writer.join().unwrap().unwrap();
-    assert_eq!(received, [7; 50_000]);
+    assert_eq!(received, vec![7; 50_000]);
     // 414 ms at 1 Mbit/s, and a round trip and a half.
     let measured = start.elapsed().as_secs_f64();
     assert!((0.414..0.44).contains(&measured), "{measured} s up");

@@ -12,8 +12,8 @@ use crate::{
 
 /// The options of `pagein net`.
 ///
-/// The command sees the outer machine as `host.pagein` (10.77.0.1) and can reach every TCP server that listens there on
-/// 127.0.0.1, ::1 or on all addresses; nothing else.
+/// The command sees the outer machine as host.pagein (10.77.0.1) and can reach every TCP server that listens there on a
+/// loopback address or on all addresses; nothing else.
 #[derive(Debug, Clone, clap::Args)]
 pub struct NetArgs {
     /// Rate in both directions, IP headers included, such as 10mbit [default: unlimited]

@@ -22,8 +22,8 @@ pub(super) fn add_names(far: Ipv4Addr) -> Result<(), NetError> {
     let text = String::from_utf8_lossy(&existing);
     // A link inside a link replaces the names of the one around it.
     let kept = text.lines().filter(|line| !line.contains(HOST_NAME) && !line.contains(SERVER_NAME));
-    let mut hosts: String = kept.flat_map(|line| [line, "\n"]).collect();
-    hosts += &format!("{HOST_ADDRESS} {HOST_NAME}\n{far} {SERVER_NAME}\n");
+    let own = format!("{HOST_ADDRESS} {HOST_NAME}\n{far} {SERVER_NAME}\n");
+    let hosts: String = kept.flat_map(|line| [line, "\n"]).chain([own.as_str()]).collect();
     replace(&hosts).map_err(NetError::at("put a new /etc/hosts in place"))
 }
 

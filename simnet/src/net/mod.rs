@@ -13,7 +13,7 @@
 //! | reachable for the command | how |
 //! |---|---|
 //! | `--server`, at `server.pagein` | everything that IP carries; real TCP from end to end |
-//! | TCP servers of the outer machine on 127.0.0.1, ::1 or all addresses, at `host.pagein` | relayed at the far end |
+//! | TCP servers of the outer machine on a loopback address or on all addresses, at `host.pagein` | relayed at the far end |
 //! | `host.pagein` by ping | answered by the far side |
 //! | anything else: other machines, UDP servers of the outer machine | unreachable, at once |
 //!

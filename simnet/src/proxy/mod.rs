@@ -168,13 +168,13 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         // Without memory for a thread the connection is closed, as by an overloaded server.
         let _ = thread::Builder::new().name("proxy connection".into()).spawn(move || {
             // Its end is all that the client is told, as with any broken connection.
-            let _ = serve(client, &shared);
+            let _ = serve(&client, &shared);
         });
     }
 }
 
 /// One connection, from its set-up to the end of both directions.
-fn serve(client: TcpStream, shared: &Shared) -> io::Result<()> {
+fn serve(client: &TcpStream, shared: &Shared) -> io::Result<()> {
     cross(&shared.up)?;
     let server = TcpStream::connect(shared.upstream)?;
     cross(&shared.down)?;
@@ -190,8 +190,8 @@ fn serve(client: TcpStream, shared: &Shared) -> io::Result<()> {
         open.extend([client.try_clone()?, server.try_clone()?]);
     }
     thread::scope(|scope| {
-        scope.spawn(|| pipe(&client, &server, &shared.up, shared.up_window));
-        pipe(&server, &client, &shared.down, shared.down_window);
+        scope.spawn(|| pipe(client, &server, &shared.up, shared.up_window));
+        pipe(&server, client, &shared.down, shared.down_window);
     });
     Ok(())
 }

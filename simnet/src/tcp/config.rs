@@ -5,7 +5,7 @@ use std::time::Duration;
 /// How the congestion window grows and shrinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CongestionControl {
-    /// CUBIC (RFC 9438) with HyStart, as Linux has it and uses by default.
+    /// CUBIC (RFC 9438) with `HyStart`, as Linux has it and uses by default.
     #[default]
     Cubic,
     /// Reno (RFC 5681): one segment per round trip, half the window at a loss.

@@ -1,6 +1,6 @@
-//! The congestion window: slow start, HyStart, CUBIC and Reno.
+//! The congestion window: slow start, `HyStart`, CUBIC and Reno.
 //!
-//! CUBIC follows RFC 9438 in the variant of Linux (net/ipv4/tcp_cubic.c); so does HyStart (S. Ha and I. Rhee, "Taming the
+//! CUBIC follows RFC 9438 in the variant of Linux (`net/ipv4/tcp_cubic.c`); so does `HyStart` (S. Ha and I. Rhee, "Taming the
 //! elephants: new TCP slow start", 2011). Windows are in segments.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ const CUBIC_C: f64 = 0.4;
 /// RFC 9438, 4.6.
 const CUBIC_BETA: f64 = 0.7;
 
-/// HyStart works from this window on.
+/// `HyStart` works from this window on.
 const HYSTART_LOW_WINDOW: u32 = 16;
 
 /// Round trips looked at in each round.
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(reno.window(), 11);
     }
 
-    /// RFC 9438, figure 1: after a loss at W_max the window comes back to W_max after K = cbrt(W_max (1 - beta) / C) seconds.
+    /// RFC 9438, figure 1: after a loss at `W_max` the window is back there after K = cbrt(`W_max` (1 - beta) / C) seconds.
     #[test]
     fn cubic_is_back_at_its_maximum_after_k() {
         let mut cubic = Congestion::new(CongestionControl::Cubic, 1000);

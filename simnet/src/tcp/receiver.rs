@@ -120,7 +120,7 @@ mod tests {
                 let before = receiver.next;
                 let (bytes, _) = receiver.receive(Time::ZERO, n * 7..n * 7 + 7);
                 arrived.insert(n);
-                let whole = (0..).take_while(|n| arrived.contains(n)).count() as u64;
+                let whole = (0..30).take_while(|n| arrived.contains(n)).count() as u64;
                 prop_assert_eq!(bytes, before..whole * 7);
             }
         }

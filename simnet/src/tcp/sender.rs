@@ -67,14 +67,14 @@ pub(super) struct Sender {
     recovery: Option<Recovery>,
     timer: Option<(Time, Timer)>,
     last_sent: Time,
-    /// When the newest segment that is known to have arrived was sent, and its end (rack_sent_after()).
+    /// When the newest segment that is known to have arrived was sent, and its end (`rack_sent_after()`).
     newest_delivered: (Time, u64),
     in_flight: u32,
     sacked: usize,
     lost: usize,
     /// Whether there may be something to find for [`Self::mark_lost`]: a gap, or a repetition under way.
     repeated: usize,
-    /// tcp_cwnd_validate(): whether the window was what limited us, lately.
+    /// `tcp_cwnd_validate()`: whether the window was what limited us, lately.
     is_limited: bool,
     most_in_flight: u32,
     usage_end: u64,
@@ -188,7 +188,7 @@ impl Sender {
         }
     }
 
-    /// tcp_cwnd_validate().
+    /// `tcp_cwnd_validate()`.
     fn note_usage(&mut self, is_limited: bool) {
         let oldest = self.segments.front().map_or(self.next, |segment| segment.bytes.start);
         let out = self.segments.len() as u32;
@@ -340,7 +340,7 @@ impl Sender {
         }
     }
 
-    /// Proportional rate reduction: tcp_cwnd_reduction().
+    /// Proportional rate reduction: `tcp_cwnd_reduction()`.
     fn reduce(&mut self, delivered: u32, newly_lost: usize) {
         let Some(recovery) = &mut self.recovery else { return };
         recovery.delivered += delivered;

@@ -65,7 +65,7 @@ impl Stream {
             let bytes = first.bytes.start..first.bytes.start + taken;
             match pieces.last_mut() {
                 Some(last) if last.request == first.request && last.bytes.end == bytes.start => {
-                    last.bytes.end = bytes.end
+                    last.bytes.end = bytes.end;
                 }
                 _ => pieces.push(Piece { request: first.request, bytes }),
             }

@@ -1,4 +1,4 @@
-//! Which TCP ports a network namespace listens on, from /proc/net/tcp (proc_net_tcp in the kernel's documentation).
+//! Which TCP ports a network namespace listens on, from /proc/net/tcp (`proc_net_tcp` in the kernel's documentation).
 
 use std::{
     fs::{self, File},
@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-/// `TCP_LISTEN` of include/net/tcp_states.h.
+/// `TCP_LISTEN` of `include/net/tcp_states.h`.
 const LISTEN: &str = "0A";
 
 /// The tables of the network namespace in which they were opened.

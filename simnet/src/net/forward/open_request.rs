@@ -2,6 +2,10 @@
 
 use std::net::Ipv4Addr;
 
+/// Flags of the TCP header (RFC 9293, 3.1).
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+
 /// The port that `packet` asks `host` to open a connection to: IPv4 (RFC 791), TCP (RFC 9293) with SYN and without ACK.
 pub(super) fn requested_port(packet: &[u8], host: Ipv4Addr) -> Option<u16> {
     let header = packet.first_chunk::<20>()?;
@@ -12,8 +16,6 @@ pub(super) fn requested_port(packet: &[u8], host: Ipv4Addr) -> Option<u16> {
         return None;
     }
     let tcp = packet.get(words * 4..)?.first_chunk::<20>()?;
-    const SYN: u8 = 0x02;
-    const ACK: u8 = 0x10;
     (tcp[13] & (SYN | ACK) == SYN).then(|| u16::from_be_bytes([tcp[2], tcp[3]]))
 }
 
