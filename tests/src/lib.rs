@@ -1,1 +1,3 @@
 //! Integration tests on real programs; see `tests/tests`.
+
+pub mod real;
