@@ -25,7 +25,9 @@
 //! A stream that overruns a short queue in slow start is where virtual time and the kernel part: the kernel's own runs differ by
 //! 20 % then (1 MB at 10 Mbit/s and 200 ms takes 1.67, 1.85 or 2.04 s), and virtual time, with 1.72 s, is one of them.
 //!
-//! Unshaped (no `--bandwidth`), a packet link carries 1.6 Gbit/s on that machine, which is the real limit.
+//! Unshaped (no `--bandwidth`), a packet link carries 1.6 Gbit/s on that machine, which is the real limit. Its two shaping
+//! threads take, each, no time when idle, 2 % of a processor at 1 Mbit/s, 15 % at 10 Mbit/s (10 % of it spinning, so as to be on
+//! time), 40 % at 100 Mbit/s; at 1 Gbit/s the direction of the data takes 80 %.
 
 mod clock;
 pub mod link;

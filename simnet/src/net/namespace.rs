@@ -4,6 +4,7 @@
 use std::{
     fs::{self, File},
     thread::{self, ScopedJoinHandle},
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -89,10 +90,7 @@ pub(super) fn gain_rights() -> Result<(), NetError> {
         Err(NetError::Namespace { cause, .. }) if cause.raw_os_error() == Some(nix::Error::EPERM as i32) => {}
         Err(error) => return Err(error),
     }
-    let threads = fs::read_dir("/proc/self/task").map_err(NetError::at("read /proc/self/task"))?.count();
-    if threads != 1 {
-        return Err(NetError::Threads(threads));
-    }
+    wait_to_be_alone()?;
     let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER).map_err(denied("user"))?;
     let write =
@@ -101,4 +99,19 @@ pub(super) fn gain_rights() -> Result<(), NetError> {
     write("/proc/self/setgroups", "deny".into())?;
     write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// Waits until no thread but the calling one is left. One that was joined just now may still be on its way out of the kernel.
+fn wait_to_be_alone() -> Result<(), NetError> {
+    let deadline = Instant::now() + Duration::from_millis(200);
+    loop {
+        let threads = fs::read_dir("/proc/self/task").map_err(NetError::at("read /proc/self/task"))?.count();
+        if threads == 1 {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(NetError::Threads(threads));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
