@@ -35,10 +35,15 @@ pub(crate) fn must_skip(programs: &[&str]) -> bool {
     } else {
         return false;
     };
+    skipped(&reason);
+    true
+}
+
+/// Says that the running test, or a part of it, is not done.
+pub(crate) fn skipped(reason: &str) {
     let name = thread::current().name().unwrap_or("a test").to_owned();
     // Past the test harness, which would keep the line of a test that passes.
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
-    true
 }
 
 /// `pagein-net OPTIONS -- COMMAND`, both split at blanks.
@@ -57,6 +62,42 @@ pub(crate) fn with_server(server: Option<&str>, options: &str, command: &str) ->
     }
     net.args(options.split_whitespace()).arg("--").args(command.split_whitespace());
     net
+}
+
+/// What other processes take of this machine's processors, from when it was made.
+pub(crate) struct Load {
+    total: u64,
+    busy: u64,
+    own: u64,
+}
+
+impl Load {
+    pub(crate) fn now() -> Self {
+        // proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; in ticks, over all processors.
+        let stat = std::fs::read_to_string("/proc/stat").unwrap();
+        let ticks: Vec<u64> = stat
+            .lines()
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .skip(1)
+            .take(8)
+            .map(|tick| tick.parse().unwrap())
+            .collect();
+        let total: u64 = ticks.iter().sum();
+        // proc_pid_stat(5): fields 14 to 17, our own time and that of children that have ended, and theirs.
+        let own = std::fs::read_to_string("/proc/self/stat").unwrap();
+        let fields: Vec<&str> = own.rsplit(')').next().unwrap().split_whitespace().collect();
+        let own = fields[11..15].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+        Self { total, busy: total - ticks[3] - ticks[4], own }
+    }
+
+    /// A share of all processors, 0 to 1.
+    pub(crate) fn of_others(&self) -> f64 {
+        let now = Self::now();
+        let others = (now.busy - self.busy).saturating_sub(now.own - self.own);
+        others as f64 / (now.total - self.total).max(1) as f64
+    }
 }
 
 /// A process group that ends with this, whatever it has become.
