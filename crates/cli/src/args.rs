@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Inspect(Inspect),
     Verify(Verify),
     Demo(Demo),
+    Net(pagein_simnet::net::NetArgs),
 }
 
 /// Run a local program and note which of its pages are touched first, in which order

@@ -8,6 +8,8 @@ use std::time::Instant;
 
 fn main() -> ExitCode {
     let started = Instant::now();
+    // `pagein net` starts this very program again inside its namespaces.
+    pagein_simnet::net::run_if_child();
     match commands::dispatch(args::parse_or_exit(), started) {
         Ok(code) => code,
         Err(failure) => {

@@ -24,7 +24,15 @@ pub(crate) fn dispatch(args: Args, started: Instant) -> Result<ExitCode, Failure
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Verify(args) => verify::verify(&args),
         Command::Demo(args) => demo::demo(&args),
+        Command::Net(args) => net(args),
     }
+}
+
+/// `pagein net`: a command behind an emulated link.
+fn net(args: pagein_simnet::net::NetArgs) -> Result<ExitCode, Failure> {
+    use pagein_simnet::net::{exit_code, run};
+    let status = args.into_config().and_then(|config| run(&config)).map_err(failed)?;
+    Ok(ExitCode::from(exit_code(status)))
 }
 
 /// A failure of pagein itself, from any error; causes follow it.
