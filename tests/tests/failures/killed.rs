@@ -81,6 +81,27 @@ fn the_pager_of_a_child_whose_parent_has_ended() {
     assert_eq!((ended.code, ended.stderr.lines().count()), (7, 1), "{ended:?}");
 }
 
+/// A signal that comes while the program is being started, even one that is ignored, stops a process that is traced.
+#[test]
+fn nothing_by_signals_at_the_start() {
+    let bench = Bench::new();
+    let book = Book::get();
+    for _ in 0..10 {
+        let args = ["run", "--policy=reordered-paged", book.image.to_str().unwrap()];
+        let mut live = Live::start(&mut bench.pagein(args));
+        let pid = live.pid();
+        live.say("page 300");
+        let started = std::time::Instant::now();
+        while started.elapsed() < Duration::from_millis(60) {
+            kill(pid, Signal::SIGCHLD).unwrap();
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        assert_eq!(live.hear(), book.page(300));
+        live.close();
+        assert_eq!(live.end(SOON).code, 0);
+    }
+}
+
 #[test]
 fn the_guard() {
     let bench = Bench::new();
