@@ -43,8 +43,11 @@ impl Plan {
         let exec: Vec<PageNo> = exec_pages.iter().copied().collect();
         let touched_of =
             |page: &PageNo| touched.iter().find(|hot| hot.page == *page).map_or(0, |hot| hot.touched);
-        let hot_touched = exec.iter().map(touched_of).chain(hot.iter().map(|hot| hot.touched)).collect();
-        let hot_pages: Vec<PageNo> = hot.iter().map(|hot| hot.page).collect();
+        let hot_runs = growing(&hot);
+        let hot_sorted: Vec<HotPage> = hot_runs.concat();
+        let hot_touched =
+            exec.iter().map(touched_of).chain(hot_sorted.iter().map(|hot| hot.touched)).collect();
+        let hot_pages: Vec<PageNo> = hot_sorted.iter().map(|hot| hot.page).collect();
 
         let mut is_listed = vec![false; count as usize];
         for page in exec.iter().chain(&hot_pages) {
@@ -64,7 +67,7 @@ impl Plan {
         let all: Vec<PageNo> = (0..count).map(PageNo).collect();
 
         let mut hot_frames = vec![exec];
-        hot_frames.extend(growing(&hot_pages));
+        hot_frames.extend(hot_runs.iter().map(|frame| frame.iter().map(|hot| hot.page).collect()));
         Self {
             hot_frames,
             hot_touched,
@@ -76,13 +79,16 @@ impl Plan {
     }
 }
 
-/// Cuts `pages` into frames that double in size.
-fn growing(mut pages: &[PageNo]) -> Vec<Vec<PageNo>> {
+/// Cuts hot pages into frames that double in size. Within a frame they are in file order: they arrive together in any
+/// case, and neighbours compress better side by side (1.4 % less for `node -e 1` at level 19) and are installed together.
+fn growing(mut pages: &[HotPage]) -> Vec<Vec<HotPage>> {
     let mut frames = Vec::new();
     let mut size = FIRST_FRAME_PAGES;
     while !pages.is_empty() {
         let (frame, rest) = pages.split_at(size.min(pages.len()));
-        frames.push(frame.to_vec());
+        let mut frame = frame.to_vec();
+        frame.sort_by_key(|hot| hot.page);
+        frames.push(frame);
         pages = rest;
         size = (size * 2).min(LAST_FRAME_PAGES);
     }

@@ -46,7 +46,8 @@ pub struct Manifest {
     pub page_files: bool,
     /// Number of traces that the image was cut with.
     pub traces: u32,
-    /// The hot pages in the order in which they travel; a page's position is its rank.
+    /// The hot pages in the order in which they travel: frames in the order of first touch, the pages of one frame in file
+    /// order, because they arrive together. A page's frame is its rank.
     pub hot_pages: Vec<PageNo>,
     /// For each hot page the number of traces that touched it; divided by `traces`, its probability.
     pub hot_touched: Vec<u32>,
