@@ -1,1 +1,2 @@
 //! userfaultfd, ptrace, memfd.
+pub mod breakpoint;

@@ -1,0 +1,166 @@
+//! Hot text: the functions that a program touches, next to each other and in the order in which they are touched, in the file as it
+//! was shipped. Nothing is relinked, and symbols are not needed.
+//!
+//! Functions are *cloned, not moved*. The touched ones are copied, byte for byte, into a new segment; the originals stay where
+//! they are. Only PC-relative operands of a copy change. Calls and jumps to cloned functions are redirected to the clones
+//! wherever they are understood, in the clones and in the originals. A reference that is missed leads to the original, which is the
+//! same code. Original and clone can be exchanged at any instruction, because offsets inside them are the same; that is why the
+//! language-specific unwind data of a function holds for its clone too.
+//!
+//! How a file is treated, and where:
+//!
+//! | step | module |
+//! |---|---|
+//! | the file is read, bounds checked | `elf` |
+//! | where functions start and end | [`functions`](Functions), `gopclntab` |
+//! | their code is decoded; what cannot be copied is refused | `arch`, `text` |
+//! | clones get their places | `layout` |
+//! | function pointers: all references to an address, or none | `pointers` |
+//! | jump tables | `tables` |
+//! | the copies, and the way back from the originals | `emit` |
+//! | unwind tables | `unwind` |
+//! | one more program header, the new file | `headers`, `write` |
+//! | the new file is read again and compared | `verify` |
+//!
+//! Pure functions over bytes: no I/O, no unsafe code. Any input gives an error or a valid file.
+
+mod arch;
+mod bytes;
+mod elf;
+mod emit;
+mod functions;
+mod gopclntab;
+mod headers;
+mod layout;
+mod patch;
+mod pointers;
+mod report;
+mod tables;
+mod text;
+mod touched;
+mod unwind;
+mod verify;
+mod write;
+
+pub use functions::{Bounds, Function, Functions};
+pub use report::{Refusal, Refusals, Report, Untreatable};
+pub use touched::{Points, Touched, points};
+pub use verify::Mismatch;
+
+use elf::Program;
+use layout::Layout;
+use patch::Patches;
+use pointers::Pointers;
+use text::Text;
+
+/// Bytes in a page.
+pub const PAGE: u64 = 4096;
+/// The section that holds the clones.
+const CLONES: &str = ".text.pagein";
+/// Clones start at a cache line.
+const LINE: u64 = 64;
+
+/// What to do; the default is everything that is safe, which is everything there is. The switches are for measuring what each
+/// part brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Redirect function pointers where all of them are known.
+    pub pointers: bool,
+    /// Redirect the entries of jump tables.
+    pub jump_tables: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { pointers: true, jump_tables: true }
+    }
+}
+
+/// Clones the functions at the addresses in `order` (link-time addresses anywhere in them; the first mention counts) into a new
+/// segment of the program, in that order. The result is an ordinary ELF file.
+///
+/// # Errors
+/// [`Untreatable`] says in one line why the program has to stay as it is; its text is meant for the person who runs pagein.
+pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u8>, Report), Untreatable> {
+    let program = Program::parse(bytes)?;
+    if program.section(CLONES).is_some() {
+        return Err(Untreatable::AlreadyDone);
+    }
+    if gopclntab::is_go(&program) {
+        return Err(Untreatable::Go);
+    }
+    if program.has_text_relocations() || program.relative_words().is_none() {
+        return Err(Untreatable::TextRelocations);
+    }
+    let functions = Functions::of(&program)?;
+    if functions.bounds() != Bounds::UnwindTables {
+        return Err(Untreatable::NoBounds);
+    }
+    let text = Text::read(&program, functions);
+    let mut report = Report::default();
+    let wanted = layout::select(&text, order, &mut report.refused);
+    if wanted.is_empty() {
+        return Err(Untreatable::NothingToClone);
+    }
+    let room = headers::Room::find(&program, &text);
+    let place = write::Place::choose(&program, &room)?;
+    let start = bytes::align_up(place.addr + room.size(&program), LINE);
+    let layout = Layout::place(&text, &wanted, start);
+
+    let mut patches = Patches::default();
+    let pointers = if options.pointers {
+        Pointers::redirect(&program, &text, &layout, &mut patches)?
+    } else {
+        Pointers::default()
+    };
+    let entries = if options.jump_tables {
+        tables::redirect(&program, &text, &layout, &mut patches)
+    } else {
+        Vec::new()
+    };
+    let code = emit::clones(&program, &text, &layout, &pointers)?;
+    (report.calls_redirected, report.addresses_redirected) =
+        emit::way_back(&program, &text, &layout, &pointers, &mut patches)?;
+
+    let moved: Vec<_> = layout
+        .clones
+        .iter()
+        .map(|c| unwind::Moved {
+            from: text.function(c.function).start,
+            from_len: c.copied,
+            to: c.start,
+            to_len: c.len,
+        })
+        .collect();
+    let unwind_addr = bytes::align_up(layout.end, 16);
+    let unwind = unwind::extend(&program, &moved, unwind_addr)?;
+    let entry = layout.map(&text, program.entry).unwrap_or(program.entry);
+    let parts = write::Parts {
+        room: &room,
+        place,
+        layout: &layout,
+        code: &code,
+        unwind: &unwind,
+        unwind_addr,
+        entry,
+        exported: &pointers.exported,
+    };
+    let out = write::write(&program, &text, &parts, &mut patches)?;
+    verify::verify(&program, &out, &verify::Expected {
+        text: &text,
+        layout: &layout,
+        pointers: &pointers,
+        patches: &patches,
+        entries: &entries,
+        kept: place.kept,
+    })?;
+
+    report.cloned = layout.clones.len();
+    report.cloned_bytes = layout.clones.iter().map(|c| c.copied).sum();
+    report.clones_start = layout.start;
+    report.clones_end = layout.end;
+    report.pointers_moved = pointers.moved.len();
+    report.table_entries = entries.len();
+    report.headers_in_place = room != headers::Room::Moved;
+    Ok((out, report))
+}
