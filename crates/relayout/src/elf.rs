@@ -340,7 +340,9 @@ fn relr_addresses(table: &[u8]) -> Vec<u64> {
             out.push(entry);
             base = entry.wrapping_add(8);
         } else {
-            out.extend((0..63).filter(|bit| entry >> (bit + 1) & 1 == 1).map(|bit| base.wrapping_add(bit * 8)));
+            out.extend(
+                (0..63).filter(|bit| entry >> (bit + 1) & 1 == 1).map(|bit| base.wrapping_add(bit * 8)),
+            );
             base = base.wrapping_add(63 * 8);
         }
     }

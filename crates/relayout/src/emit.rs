@@ -28,8 +28,11 @@ pub(crate) fn clones(
 ) -> Result<Vec<u8>, Untreatable> {
     let mut code = vec![FILLER; (layout.end - layout.start) as usize];
     for clone in &layout.clones {
-        let (f, Ok(decoded)) = (text.function(clone.function), &text.decoded[clone.function]) else { continue };
-        let original = program.at(f.start, f.len).ok_or(Untreatable::Malformed("a function lies outside the file"))?;
+        let (f, Ok(decoded)) = (text.function(clone.function), &text.decoded[clone.function]) else {
+            continue;
+        };
+        let original =
+            program.at(f.start, f.len).ok_or(Untreatable::Malformed("a function lies outside the file"))?;
         let base = (clone.start - layout.start) as usize;
         let out = &mut code[base..base + clone.len as usize];
         out[..original.len()].copy_from_slice(original);
@@ -65,7 +68,8 @@ pub(crate) fn way_back(
             if to == r.target {
                 continue;
             }
-            let at = program.offset(f.start).ok_or(Untreatable::Malformed("a function lies outside the file"))?;
+            let at =
+                program.offset(f.start).ok_or(Untreatable::Malformed("a function lies outside the file"))?;
             let value = displacement(f.start + u64::from(r.next), to).ok_or(Untreatable::TooLarge)?;
             patches.set_i32(at + u64::from(r.at), value);
             *(if r.kind == Kind::Address { &mut addresses } else { &mut calls }) += 1;

@@ -180,7 +180,8 @@ fn unwind_ranges(program: &Program<'_>) -> Vec<(u64, u64)> {
 /// Function symbols as (start, size, name); where several name one address, a global one comes first.
 fn symbol_ranges(program: &Program<'_>) -> Vec<(u64, u64, String)> {
     let mut out = Vec::new();
-    let tables = [program.symbol_table().map(|(_, s)| s), program.sections.iter().find(|s| s.kind == SHT_DYNSYM)];
+    let tables =
+        [program.symbol_table().map(|(_, s)| s), program.sections.iter().find(|s| s.kind == SHT_DYNSYM)];
     for table in tables.into_iter().flatten() {
         let Some(strings) = program.sections.get(table.link as usize) else { continue };
         for symbol in program.symbols(table).filter(crate::elf::Symbol::is_function) {

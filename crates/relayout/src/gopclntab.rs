@@ -11,12 +11,15 @@ use crate::functions::Function;
 const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 
 pub(crate) fn is_go(program: &Program<'_>) -> bool {
-    [".gopclntab", ".data.rel.ro.gopclntab", ".go.buildinfo"].iter().any(|name| program.section(name).is_some())
+    [".gopclntab", ".data.rel.ro.gopclntab", ".go.buildinfo"]
+        .iter()
+        .any(|name| program.section(name).is_some())
 }
 
 pub(crate) fn functions(program: &Program<'_>) -> Option<Vec<Function>> {
-    let section =
-        [".gopclntab", ".data.rel.ro.gopclntab"].iter().find_map(|n| program.section(n).map(|s| (s.offset, s.size)))?;
+    let section = [".gopclntab", ".data.rel.ro.gopclntab"]
+        .iter()
+        .find_map(|n| program.section(n).map(|s| (s.offset, s.size)))?;
     let table = slice(program.bytes, section.0, section.1)?;
     let [_, _, _, pointer_size] = slice(table, 4, 4)? else { return None };
     if !MAGICS.contains(&read_u32(table, 0)?) || *pointer_size != 8 {

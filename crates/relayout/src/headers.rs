@@ -54,7 +54,9 @@ impl Room {
     pub(crate) fn table(&self, program: &Program<'_>, load: &Segment, unwind: (u64, u64)) -> Vec<Segment> {
         let mut out = program.segments.clone();
         for s in &mut out {
-            if let Some(to) = matches!(s.kind, PT_INTERP | PT_NOTE | PT_GNU_PROPERTY).then(|| self.moved(s.offset)) {
+            if let Some(to) =
+                matches!(s.kind, PT_INTERP | PT_NOTE | PT_GNU_PROPERTY).then(|| self.moved(s.offset))
+            {
                 if let Some(to) = to {
                     (s.offset, s.addr) = (load.offset + to, load.addr + to);
                 }
@@ -80,7 +82,11 @@ fn in_place(program: &Program<'_>, text: &Text) -> Option<Vec<Piece>> {
     let need = table_end + PHDR_SIZE;
     // The table has to be where it always is, and mapped.
     let first = program.loads().next()?;
-    if program.ph_offset != EHDR_SIZE || first.offset != 0 || first.file_size < need || program.sections.is_empty() {
+    if program.ph_offset != EHDR_SIZE
+        || first.offset != 0
+        || first.file_size < need
+        || program.sections.is_empty()
+    {
         return None;
     }
     // Everything that may move: (offset, length, alignment).
@@ -109,7 +115,8 @@ fn in_place(program: &Program<'_>, text: &Text) -> Option<Vec<Piece>> {
     if (table_end..need).zip(bytes).any(|(at, byte)| !covered(at) && *byte != 0) {
         return None;
     }
-    let other = |s: &crate::elf::Section| s.allocated() && s.kind != SHT_NOBITS && !is_piece(&s) && s.size > 0;
+    let other =
+        |s: &crate::elf::Section| s.allocated() && s.kind != SHT_NOBITS && !is_piece(&s) && s.size > 0;
     if program.sections.iter().any(|s| other(s) && s.offset < need && s.offset + s.size > table_end) {
         return None;
     }
@@ -140,23 +147,17 @@ fn is_addressed(program: &Program<'_>, text: &Text, from: u64, to: u64) -> bool 
     if program.relative_words().unwrap_or_default().iter().any(|w| hit(w.target)) {
         return true;
     }
-    for s in program.loads().filter(|s| s.executable()) {
-        let Some(bytes) = slice(program.bytes, s.offset, s.file_size) else { continue };
-        let mut clean_until = s.addr;
-        for (n, window) in bytes.windows(4).enumerate() {
-            let at = s.addr + n as u64;
+    let relative = text.unknown(program).into_iter().any(|(start, bytes)| {
+        bytes.windows(4).enumerate().any(|(n, window)| {
             let value = i32::from_le_bytes(window.try_into().expect("4 bytes"));
-            if !program.position_independent && hit(i64::from(value) as u64) {
-                return true;
-            }
-            if at < clean_until || !hit(at.wrapping_add(4).wrapping_add_signed(i64::from(value))) {
-                continue;
-            }
-            match text.functions.find(at).filter(|f| text.decoded[*f].is_ok()) {
-                Some(f) => clean_until = text.function(f).end(),
-                None => return true,
-            }
-        }
-    }
-    false
+            hit(start.wrapping_add(n as u64 + 4).wrapping_add_signed(i64::from(value)))
+        })
+    });
+    let absolute = || {
+        program.loads().filter(|s| s.executable()).any(|s| {
+            let bytes = slice(program.bytes, s.offset, s.file_size).unwrap_or_default();
+            bytes.windows(4).any(|w| hit(u64::from(u32::from_le_bytes(w.try_into().expect("4 bytes")))))
+        })
+    };
+    relative || (!program.position_independent && absolute())
 }

@@ -77,7 +77,11 @@ pub(crate) fn select(text: &Text, order: &[u64], refusals: &mut Refusals) -> Vec
 
 /// The first page-aligned address after everything the program maps.
 pub(crate) fn free_address(program: &Program<'_>) -> Result<u64, Untreatable> {
-    let end = program.loads().map(|s| s.addr + s.mem_size).max().ok_or(Untreatable::Malformed("nothing to load"))?;
+    let end = program
+        .loads()
+        .map(|s| s.addr + s.mem_size)
+        .max()
+        .ok_or(Untreatable::Malformed("nothing to load"))?;
     let addr = crate::bytes::align_up(end, crate::PAGE);
     // Calls reach 2 GB; half of it leaves room for the clones.
     let start = program.loads().map(|s| s.addr).min().unwrap_or(0);

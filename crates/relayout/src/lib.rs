@@ -146,14 +146,18 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
         exported: &pointers.exported,
     };
     let out = write::write(&program, &text, &parts, &mut patches)?;
-    verify::verify(&program, &out, &verify::Expected {
-        text: &text,
-        layout: &layout,
-        pointers: &pointers,
-        patches: &patches,
-        entries: &entries,
-        kept: place.kept,
-    })?;
+    verify::verify(
+        &program,
+        &out,
+        &verify::Expected {
+            text: &text,
+            layout: &layout,
+            pointers: &pointers,
+            patches: &patches,
+            entries: &entries,
+            kept: place.kept,
+        },
+    )?;
 
     report.cloned = layout.clones.len();
     report.cloned_bytes = layout.clones.iter().map(|c| c.copied).sum();

@@ -12,11 +12,11 @@ use goblin::elf::section_header::SHT_DYNSYM;
 
 use crate::Untreatable;
 use crate::arch::{self, Kind};
-use crate::bytes::{read_i32, read_u64, slice};
+use crate::bytes::{read_i32, read_u64};
 use crate::elf::Program;
 use crate::layout::Layout;
 use crate::patch::Patches;
-use crate::text::{AddressSet, Text};
+use crate::text::Text;
 
 /// `DT_INIT_ARRAY`, `DT_FINI_ARRAY`, `DT_PREINIT_ARRAY`, each with the tag of its size.
 const INITIALISERS: [(u64, u64); 3] = [(25, 27), (26, 28), (32, 33)];
@@ -64,7 +64,8 @@ impl Pointers {
             }
         } else {
             for at in known_words(program) {
-                let entry = read_u64(program.bytes, at).filter(|addr| text.functions.starting_at(*addr).is_some());
+                let entry =
+                    read_u64(program.bytes, at).filter(|addr| text.functions.starting_at(*addr).is_some());
                 if let Some(new) = entry.and_then(|addr| layout.map(text, addr)) {
                     patches.set_u64(at, new);
                 }
@@ -83,7 +84,12 @@ fn addresses_taken(text: &Text) -> impl Iterator<Item = (usize, u64)> + '_ {
 }
 
 /// Of the referenced addresses, those that are copied and whose references are all understood.
-fn movable(program: &Program<'_>, text: &Text, layout: &Layout, referenced: &HashSet<u64>) -> HashMap<u64, u64> {
+fn movable(
+    program: &Program<'_>,
+    text: &Text,
+    layout: &Layout,
+    referenced: &HashSet<u64>,
+) -> HashMap<u64, u64> {
     let mut moved: HashMap<u64, u64> =
         referenced.iter().filter_map(|addr| Some((*addr, layout.map(text, *addr)?))).collect();
     for (function, target) in addresses_taken(text) {
@@ -102,21 +108,10 @@ fn movable(program: &Program<'_>, text: &Text, layout: &Layout, referenced: &Has
             moved.remove(&s.addr);
         }
     }
-    let mut wanted = AddressSet::over_code(program);
-    moved.keys().for_each(|addr| wanted.insert(*addr));
-    let mut explained = AddressSet::over_code(program);
-    for (_, f, decoded) in text.clean() {
-        decoded.references.iter().for_each(|r| explained.insert(f.start + u64::from(r.at)));
-    }
-    for s in program.segments.iter().filter(|s| s.executable()) {
-        let Some(bytes) = slice(program.bytes, s.offset, s.file_size) else { continue };
+    for (start, bytes) in text.unknown(program) {
         for (n, window) in bytes.windows(4).enumerate() {
-            let at = s.addr.wrapping_add(n as u64);
             let value = i32::from_le_bytes(window.try_into().expect("4 bytes"));
-            let target = at.wrapping_add(4).wrapping_add_signed(i64::from(value));
-            if wanted.contains(target) && !explained.contains(at) {
-                moved.remove(&target);
-            }
+            moved.remove(&start.wrapping_add(n as u64 + 4).wrapping_add_signed(i64::from(value)));
         }
     }
     moved
@@ -150,7 +145,10 @@ fn known_words(program: &Program<'_>) -> Vec<u64> {
         if let Some(strings) = program.sections.get(table.link as usize) {
             // STT_OBJECT named as the C++ ABI names vtables: pointers to functions, small offsets and a pointer to data.
             for s in program.symbols(table).filter(|s| s.info & 15 == 1 && s.section != 0) {
-                if program.string(strings, s.name).is_some_and(|n| n.starts_with("_ZTV") || n.starts_with("_ZTC")) {
+                if program
+                    .string(strings, s.name)
+                    .is_some_and(|n| n.starts_with("_ZTV") || n.starts_with("_ZTC"))
+                {
                     range(s.value, s.size);
                 }
             }

@@ -14,7 +14,9 @@ pub enum Untreatable {
     NotElf,
     #[error("the program is for machine {0}; functions are reordered on x86-64 (machine 62) only")]
     Machine(u16),
-    #[error("the ELF file type is {0}: only executables (2) and position-independent ones (3) can be reordered")]
+    #[error(
+        "the ELF file type is {0}: only executables (2) and position-independent ones (3) can be reordered"
+    )]
     FileType(u16),
     #[error("the ELF file is malformed: {0}")]
     Malformed(&'static str),
@@ -22,9 +24,13 @@ pub enum Untreatable {
     WritableText,
     #[error("the dynamic linker changes the program's code (text relocations); build it with -fPIC or -fPIE")]
     TextRelocations,
-    #[error("a Go program: its runtime looks up return addresses in its own table and would not know the clones")]
+    #[error(
+        "a Go program: its runtime looks up return addresses in its own table and would not know the clones"
+    )]
     Go,
-    #[error("function bounds are not known: there is no .eh_frame; build without -fno-asynchronous-unwind-tables")]
+    #[error(
+        "function bounds are not known: there is no .eh_frame; build without -fno-asynchronous-unwind-tables"
+    )]
     NoBounds,
     #[error("there is no search header for the unwind tables; link with --eh-frame-hdr")]
     NoUnwindHeader,
@@ -34,11 +40,15 @@ pub enum Untreatable {
     NothingToClone,
     #[error("the program was reordered before; start from the file as it was shipped")]
     AlreadyDone,
-    #[error("the file goes on for {0} bytes after its last section: the program may look for data at its own end")]
+    #[error(
+        "the file goes on for {0} bytes after its last section: the program may look for data at its own end"
+    )]
     TrailingData(u64),
     #[error("the program is larger than a call can reach")]
     TooLarge,
-    #[error("the new file was checked and is not what was intended, so it was thrown away (please report this): {0}")]
+    #[error(
+        "the new file was checked and is not what was intended, so it was thrown away (please report this): {0}"
+    )]
     Mismatch(#[from] Mismatch),
 }
 

@@ -29,7 +29,12 @@ pub(crate) struct Entry {
 }
 
 /// Redirects the entries of the clones' jump tables.
-pub(crate) fn redirect(program: &Program<'_>, text: &Text, layout: &Layout, patches: &mut Patches) -> Vec<Entry> {
+pub(crate) fn redirect(
+    program: &Program<'_>,
+    text: &Text,
+    layout: &Layout,
+    patches: &mut Patches,
+) -> Vec<Entry> {
     let mut runs = Vec::new();
     for clone in &layout.clones {
         let Ok(decoded) = &text.decoded[clone.function] else { continue };
@@ -48,7 +53,7 @@ pub(crate) fn redirect(program: &Program<'_>, text: &Text, layout: &Layout, patc
             }
         }
     }
-    let ends = referenced(program, &runs);
+    let ends = referenced(program, text, &runs);
     let mut edited = Vec::new();
     for (hint, run) in runs {
         let cut = (1..run.len()).find(|n| ends.contains(&(hint.addr + *n as u64 * hint.entry_size)));
@@ -97,9 +102,9 @@ fn entries(program: &Program<'_>, text: &Text, hint: &TableHint, family: &HashSe
     out
 }
 
-/// The addresses inside the runs that anything else in the program refers to: any four bytes of code, as a PC-relative or as an
-/// absolute address, any aligned word of data, any relocation.
-fn referenced(program: &Program<'_>, runs: &[(TableHint, Vec<(u64, u64)>)]) -> HashSet<u64> {
+/// The addresses inside the runs that anything else in the program refers to: an operand or a relocation; elsewhere in the code
+/// any four bytes, in data any aligned word that could be the address.
+fn referenced(program: &Program<'_>, text: &Text, runs: &[(TableHint, Vec<(u64, u64)>)]) -> HashSet<u64> {
     let wanted: HashSet<u64> = runs
         .iter()
         .flat_map(|(hint, run)| (1..run.len() as u64).map(|n| hint.addr + n * hint.entry_size))
@@ -113,17 +118,23 @@ fn referenced(program: &Program<'_>, runs: &[(TableHint, Vec<(u64, u64)>)]) -> H
             found.insert(addr);
         }
     };
+    for r in text.clean().flat_map(|(_, _, decoded)| &decoded.references) {
+        note(r.target);
+    }
+    for (start, bytes) in text.unknown(program) {
+        for (n, window) in bytes.windows(4).enumerate() {
+            let value = i64::from(i32::from_le_bytes(window.try_into().expect("4 bytes")));
+            // The displacement ends the instruction, or an immediate of 1, 2 or 4 bytes follows.
+            for size in [4, 5, 6, 8] {
+                note(start.wrapping_add(n as u64 + size).wrapping_add_signed(value));
+            }
+        }
+    }
     for s in program.loads() {
         let Some(bytes) = slice(program.bytes, s.offset, s.file_size) else { continue };
-        if s.executable() {
-            for (n, window) in bytes.windows(4).enumerate() {
-                let value = i32::from_le_bytes(window.try_into().expect("4 bytes"));
-                let at = s.addr.wrapping_add(n as u64);
-                // The displacement ends the instruction, or an immediate of 1, 2 or 4 bytes follows.
-                for size in [4, 5, 6, 8] {
-                    note(at.wrapping_add(size).wrapping_add_signed(i64::from(value)));
-                }
-                note(i64::from(value) as u64);
+        if s.executable() && !program.position_independent {
+            for window in bytes.windows(4) {
+                note(i64::from(i32::from_le_bytes(window.try_into().expect("4 bytes"))) as u64);
             }
         }
         let skip = (s.addr.wrapping_neg() % 8) as usize;

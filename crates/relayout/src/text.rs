@@ -28,6 +28,27 @@ impl Text {
         both.enumerate().filter_map(|(n, (f, d))| Some((n, f, d.as_ref().ok()?)))
     }
 
+    /// The parts of the executable segments that are neither cleanly decoded functions nor padding: address and bytes. Each reaches 3 bytes into
+    /// what follows, so that no operand is cut.
+    pub(crate) fn unknown<'a>(&self, program: &Program<'a>) -> Vec<(u64, &'a [u8])> {
+        let mut out = Vec::new();
+        for s in program.segments.iter().filter(|s| s.executable()) {
+            let end = s.addr + s.file_size;
+            let mut push = |from: u64, to: u64| {
+                if from < to && !program.at(from, to - from).is_some_and(arch::is_padding) {
+                    out.extend(program.at(from, (to + 3).min(end) - from).map(|bytes| (from, bytes)));
+                }
+            };
+            let mut at = s.addr;
+            for (_, f, _) in self.clean().filter(|(_, f, _)| f.start >= s.addr && f.end() <= end) {
+                push(at, f.start);
+                at = f.end();
+            }
+            push(at, end);
+        }
+        out
+    }
+
     /// The cleanly decoded function in which an instruction starts at `addr`, and its offset there.
     pub(crate) fn instruction(&self, addr: u64) -> Option<(usize, u32)> {
         let index = self.functions.find(addr)?;
@@ -43,43 +64,15 @@ fn decode(program: &Program<'_>, f: &Function) -> Result<Decoded, Refusal> {
     }
     // Functions that somebody put into a section of their own may be found by the section's bounds (`__start_`, `__stop_`).
     let ordinary = match program.section_at(f.start) {
-        Some(s) => s.executable() && (s.name == ".text" || s.name.starts_with(".text.")) && f.end() <= s.addr + s.size,
+        Some(s) => {
+            s.executable()
+                && (s.name == ".text" || s.name.starts_with(".text."))
+                && f.end() <= s.addr + s.size
+        }
         None => program.sections.is_empty(),
     };
     if !ordinary {
         return Err(Refusal::OtherSection);
     }
     arch::decode(program.at(f.start, f.len).ok_or(Refusal::NotDecoded)?, f.start)
-}
-
-/// A set of addresses in a range, one bit each.
-pub(crate) struct AddressSet {
-    base: u64,
-    bits: Vec<u64>,
-}
-
-impl AddressSet {
-    /// A set that can hold addresses of the program's executable segments.
-    pub(crate) fn over_code(program: &Program<'_>) -> Self {
-        let code = || program.segments.iter().filter(|s| s.executable());
-        let base = code().map(|s| s.addr).min().unwrap_or(0);
-        // What counts is the part that the file holds: a header may claim any memory size.
-        let end = code().map(|s| s.addr + s.file_size).max().unwrap_or(base);
-        let spread = code().map(|s| s.file_size).sum::<u64>().saturating_mul(16).saturating_add(1 << 24);
-        let len = (end - base).min(spread);
-        Self { base, bits: vec![0; (len / 64 + 1) as usize] }
-    }
-
-    /// Adds an address; one that lies outside is ignored.
-    pub(crate) fn insert(&mut self, addr: u64) {
-        let off = addr.wrapping_sub(self.base);
-        if let Some(word) = self.bits.get_mut((off / 64) as usize) {
-            *word |= 1 << (off % 64);
-        }
-    }
-
-    pub(crate) fn contains(&self, addr: u64) -> bool {
-        let off = addr.wrapping_sub(self.base);
-        self.bits.get((off / 64) as usize).is_some_and(|word| word >> (off % 64) & 1 == 1)
-    }
 }

@@ -104,7 +104,8 @@ pub(crate) struct Moved {
 
 /// Builds the tables for the program with `clones`; the header goes to `addr`, the table right after it.
 pub(crate) fn extend(program: &Program<'_>, clones: &[Moved], addr: u64) -> Result<Unwind, Untreatable> {
-    let header = program.segments.iter().find(|s| s.kind == PT_GNU_EH_FRAME).ok_or(Untreatable::NoUnwindHeader)?;
+    let header =
+        program.segments.iter().find(|s| s.kind == PT_GNU_EH_FRAME).ok_or(Untreatable::NoUnwindHeader)?;
     let (old_addr, old) = eh_frame(program).ok_or(Untreatable::NoUnwindHeader)?;
     let bad = Untreatable::UnwindTables;
     let (fdes, cies, end) = walk(old, old_addr).ok_or(bad("they are not in the usual format"))?;
@@ -141,9 +142,8 @@ pub(crate) fn extend(program: &Program<'_>, clones: &[Moved], addr: u64) -> Resu
     }
     let by_range: HashMap<(u64, u64), &Fde> = fdes.iter().map(|f| ((f.start, f.range), f)).collect();
     for clone in clones {
-        let fde = by_range
-            .get(&(clone.from, clone.from_len))
-            .ok_or(bad("a function has no entry of its own"))?;
+        let fde =
+            by_range.get(&(clone.from, clone.from_len)).ok_or(bad("a function has no entry of its own"))?;
         let at = table.len() as u64;
         let record = slice(old, fde.at, fde.len).ok_or_else(far)?;
         table.extend_from_slice(record);

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher as _};
 
 use gimli::{
-    BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CieOrFde, EhFrame, EhFrameHdr, EndianSlice,
-    LittleEndian, Pointer, UnwindSection,
+    BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CieOrFde, EhFrame, EhFrameHdr,
+    EndianSlice, LittleEndian, Pointer, UnwindSection,
 };
 use thiserror::Error;
 
@@ -56,7 +56,11 @@ pub(crate) fn verify(old: &Program<'_>, new: &[u8], expected: &Expected<'_>) -> 
         let tail = program.at(clone.start + clone.copied, clone.len - clone.copied).unwrap_or_default();
         if !tail.is_empty() {
             let to = read_i32(tail, 1).map(|d| (clone.start + clone.len).wrapping_add_signed(i64::from(d)));
-            ensure(tail[0] == 0xe9 && to.is_some_and(|to| check.same(f.end(), to)), "a clone's end leads astray", clone.start)?;
+            ensure(
+                tail[0] == 0xe9 && to.is_some_and(|to| check.same(f.end(), to)),
+                "a clone's end leads astray",
+                clone.start,
+            )?;
         }
     }
     for (_, f, _) in expected.text.clean() {
@@ -83,7 +87,8 @@ fn headers(old: &Program<'_>, new: &Program<'_>) -> Result<(), Mismatch> {
     let apart = added.addr >= crate::bytes::align_up(last.addr + last.mem_size, page);
     ensure(apart && added.addr % page == added.offset % page, "the new segment is misplaced", added.addr)?;
     ensure(new.is_code(new.entry), "the entry point is not code", new.entry)?;
-    for s in new.segments.iter().filter(|s| s.kind != goblin::elf::program_header::PT_LOAD && s.file_size > 0) {
+    for s in new.segments.iter().filter(|s| s.kind != goblin::elf::program_header::PT_LOAD && s.file_size > 0)
+    {
         let mapped = new.offset(s.addr) == Some(s.offset) || old.segments.contains(s);
         ensure(mapped, "a program header and its segment disagree", s.addr)?;
     }
@@ -152,12 +157,18 @@ impl Check<'_> {
         ensure(aligned, "a clone has other instructions", start)?;
         let mut bytes = before.to_vec();
         for (was, is) in a.references.iter().zip(&b.references) {
-            ensure((was.at, was.next, was.kind) == (is.at, is.next, is.kind), "an operand changed its kind", start)?;
+            ensure(
+                (was.at, was.next, was.kind) == (is.at, is.next, is.kind),
+                "an operand changed its kind",
+                start,
+            )?;
             ensure(self.leads(was, is), "an operand leads astray", start + u64::from(is.at))?;
             let at = is.at as usize;
             bytes[at..at + 4].copy_from_slice(&after[at..at + 4]);
         }
-        if let Some((_, at, new)) = self.expected.pointers.main.filter(|(n, ..)| self.expected.text.function(*n) == f) {
+        if let Some((_, at, new)) =
+            self.expected.pointers.main.filter(|(n, ..)| self.expected.text.function(*n) == f)
+        {
             let old = u64::from(crate::bytes::read_u32(before, u64::from(at)).unwrap_or(0));
             ensure(self.same(old, new), "the start file calls another main", start)?;
             bytes[at as usize..at as usize + 4].copy_from_slice(&(new as u32).to_le_bytes());
@@ -205,7 +216,8 @@ impl Check<'_> {
         for (start, fde) in &search {
             ensure(after.get(&(*start, *fde)).is_some(), "the unwind search table leads astray", *start)?;
         }
-        let by_start: HashMap<u64, &Frame> = after.iter().map(|((start, _), frame)| (*start, frame)).collect();
+        let by_start: HashMap<u64, &Frame> =
+            after.iter().map(|((start, _), frame)| (*start, frame)).collect();
         for ((start, _), frame) in &before {
             ensure(by_start.get(start) == Some(&frame), "an unwind entry changed", *start)?;
         }
@@ -218,7 +230,7 @@ impl Check<'_> {
                         && was.len == clone.copied
                         && (is.lsda, is.personality, is.signal, is.instructions)
                             == (was.lsda, was.personality, was.signal, was.instructions)
-                },
+                }
                 _ => false,
             };
             ensure(fits, "a clone's unwind entry is not its original's", clone.start)?;
@@ -269,7 +281,11 @@ type Slice<'a> = EndianSlice<'a, LittleEndian>;
 struct Hash(DefaultHasher);
 
 impl Hash {
-    fn add(&mut self, table: &EhFrame<Slice<'_>>, mut list: CallFrameInstructionIter<'_, Slice<'_>>) -> Option<()> {
+    fn add(
+        &mut self,
+        table: &EhFrame<Slice<'_>>,
+        mut list: CallFrameInstructionIter<'_, Slice<'_>>,
+    ) -> Option<()> {
         use CallFrameInstruction::{DefCfaExpression, Expression, Nop, ValExpression};
         while let Some(instruction) = list.next().ok()? {
             match instruction {

@@ -2,7 +2,9 @@
 //! names, section headers). Nothing that is mapped moves, except what gives way to the program header table.
 
 use goblin::elf::program_header::{PF_R, PF_X, PT_LOAD};
-use goblin::elf::section_header::{SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS, SHT_NULL, SHT_PROGBITS, SHT_REL, SHT_RELA};
+use goblin::elf::section_header::{
+    SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS, SHT_NULL, SHT_PROGBITS, SHT_REL, SHT_RELA,
+};
 
 use crate::bytes::{align_up, slice};
 use crate::elf::{PHDR_SIZE, Program, SHDR_SIZE, SYM_SIZE, Section, Segment};
@@ -55,7 +57,8 @@ fn kept(program: &Program<'_>) -> u64 {
         let symbols = program.symbol_table().is_some_and(|(index, _)| index == n) && can_add_symbols(program);
         symbols || n == usize::from(program.sh_names) || matches!(s.kind, SHT_NOBITS | SHT_NULL)
     };
-    let sections = program.sections.iter().enumerate().filter(|(n, s)| !replaced(*n, s)).map(|(_, s)| s.offset + s.size);
+    let sections =
+        program.sections.iter().enumerate().filter(|(n, s)| !replaced(*n, s)).map(|(_, s)| s.offset + s.size);
     let loads = program.loads().map(|s| s.offset + s.file_size);
     let table = program.ph_offset + program.segments.len() as u64 * PHDR_SIZE;
     sections.chain(loads).chain([table]).max().unwrap_or(table).min(program.bytes.len() as u64)
@@ -227,7 +230,9 @@ fn symbols(program: &Program<'_>, text: &Text, layout: &Layout, table: &Section)
     let mut added = 0;
     let section = program.sections.len() as u16;
     for symbol in program.symbols(table).filter(crate::elf::Symbol::is_function) {
-        let Some(clone) = text.functions.starting_at(symbol.value).and_then(|f| layout.clone_of(f)) else { continue };
+        let Some(clone) = text.functions.starting_at(symbol.value).and_then(|f| layout.clone_of(f)) else {
+            continue;
+        };
         out.extend(symbol.name.to_le_bytes());
         // STB_LOCAL, STT_FUNC.
         out.extend([2, 0]);

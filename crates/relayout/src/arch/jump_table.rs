@@ -19,7 +19,9 @@ pub(crate) struct TableHint {
 
 pub(super) fn find(instructions: &[Instruction]) -> Vec<TableHint> {
     let mut out: Vec<TableHint> = Vec::new();
-    let mut add = |hint: TableHint| match out.iter_mut().find(|h| h.addr == hint.addr && h.entry_size == hint.entry_size)
+    let mut add = |hint: TableHint| match out
+        .iter_mut()
+        .find(|h| h.addr == hint.addr && h.entry_size == hint.entry_size)
     {
         // Two jumps through one table: the shorter bound is certain for both.
         Some(known) => known.limit = [known.limit, hint.limit].into_iter().flatten().min(),
@@ -27,7 +29,11 @@ pub(super) fn find(instructions: &[Instruction]) -> Vec<TableHint> {
     };
     for (n, i) in instructions.iter().enumerate() {
         if i.code() == Code::Lea_r64_m && i.is_ip_rel_memory_operand() {
-            add(TableHint { addr: i.ip_rel_memory_address(), entry_size: 4, limit: offset_limit(instructions, n) });
+            add(TableHint {
+                addr: i.ip_rel_memory_address(),
+                entry_size: 4,
+                limit: offset_limit(instructions, n),
+            });
         } else if absolute_table(i) {
             add(TableHint {
                 addr: i.memory_displacement64(),

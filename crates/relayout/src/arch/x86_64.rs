@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::jump_table::{self, TableHint};
 use crate::Refusal;
@@ -80,7 +80,9 @@ pub(crate) fn decode(code: &[u8], start: u64) -> Result<Decoded, Refusal> {
             out.references.push(Reference { at, next: (i.next_ip() - start) as u32, kind, target });
         };
         out.starts.push(offset);
-        if i.op_kinds().any(|k| matches!(k, OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::FarBranch32)) {
+        if i.op_kinds()
+            .any(|k| matches!(k, OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::FarBranch32))
+        {
             return Err(Refusal::Unusual);
         }
         match i.flow_control() {
@@ -109,7 +111,7 @@ pub(crate) fn decode(code: &[u8], start: u64) -> Result<Decoded, Refusal> {
         if i.is_ip_rel_memory_operand() {
             let target = i.ip_rel_memory_address();
             let address = i.code() == Code::Lea_r64_m;
-            if offsets.displacement_size() != 4 || (i.mnemonic() == iced_x86::Mnemonic::Lea && !address) {
+            if offsets.displacement_size() != 4 || (i.mnemonic() == Mnemonic::Lea && !address) {
                 return Err(Refusal::Unusual);
             }
             if inside(target) {
@@ -139,9 +141,22 @@ pub(crate) fn decode(code: &[u8], start: u64) -> Result<Decoded, Refusal> {
 fn falls_through(i: &Instruction) -> bool {
     let stops = matches!(
         i.flow_control(),
-        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return | FlowControl::Exception
+        FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch
+            | FlowControl::Return
+            | FlowControl::Exception
     );
     !stops
+}
+
+/// Whether the bytes between two functions are what assemblers and linkers fill gaps with: `nop` of any length, `int3`, zeros.
+pub(crate) fn is_padding(bytes: &[u8]) -> bool {
+    // Long gaps are looked at as unknown code; no compiler aligns a function that far.
+    if bytes.len() > 256 {
+        return false;
+    }
+    let nop = |i: Instruction| matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3);
+    bytes.iter().all(|b| *b == 0) || Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE).into_iter().all(nop)
 }
 
 /// Offsets of the instructions that begin basic blocks: the first, targets of branches inside the function, and what follows a
@@ -188,7 +203,7 @@ pub(crate) fn is_main_argument(code: &[u8], start: u64) -> Option<(u32, u64)> {
             found = Some((at, if wide { i.immediate32to64() as u64 } else { u64::from(i.immediate32()) }));
         }
         calls += usize::from(matches!(i.flow_control(), FlowControl::Call | FlowControl::IndirectCall));
-        if i.code() != Code::INVALID && !i.code().mnemonic().eq(&iced_x86::Mnemonic::Nop) {
+        if i.code() != Code::INVALID && !i.code().mnemonic().eq(&Mnemonic::Nop) {
             last = i.code();
         }
     }
@@ -209,7 +224,8 @@ pub(crate) fn position_independent_hash(code: &[u8], start: u64, image: &Range<u
         if i.op0_kind() == OpKind::NearBranch64 && !(start..end).contains(&i.near_branch_target()) {
             clear(offsets.immediate_offset(), offsets.immediate_size());
         } else if offsets.has_immediate() && offsets.immediate_size() >= 4 {
-            let value = if offsets.immediate_size() == 8 { i.immediate64() } else { u64::from(i.immediate32()) };
+            let value =
+                if offsets.immediate_size() == 8 { i.immediate64() } else { u64::from(i.immediate32()) };
             if image.contains(&value) && value >= 0x1_0000 {
                 clear(offsets.immediate_offset(), offsets.immediate_size());
             }
