@@ -14,7 +14,7 @@
 //! | the file is read, bounds checked | `elf` |
 //! | where functions start and end | [`functions`](Functions), `gopclntab` |
 //! | their code is decoded; what cannot be copied is refused | `arch`, `text` |
-//! | clones get their places | `layout` |
+//! | clones get their places; what gains nothing stays | `layout`, `anchors` |
 //! | function pointers: all references to an address, or none | `pointers` |
 //! | jump tables | `tables` |
 //! | the copies, and the way back from the originals | `emit` |
@@ -24,6 +24,7 @@
 //!
 //! Pure functions over bytes: no I/O, no unsafe code. Any input gives an error or a valid file.
 
+mod anchors;
 mod arch;
 mod bytes;
 mod elf;
@@ -57,6 +58,9 @@ use text::Text;
 pub const PAGE: u64 = 4096;
 /// The section that holds the clones.
 const CLONES: &str = ".text.pagein";
+/// Tenths of the pages that may be left: the count is of whole functions, and runs touch parts of them, so that a gain below a tenth
+/// may turn out to be a loss.
+const LEAST_GAIN: usize = 9;
 /// Clones start at a cache line.
 const LINE: u64 = 64;
 
@@ -105,14 +109,21 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
     let room = headers::Room::find(&program, &text);
     let place = write::Place::choose(&program, &room)?;
     let start = bytes::align_up(place.addr + room.size(&program), LINE);
-    let layout = Layout::place(&text, &wanted, start);
+    let redirect = |layout: &Layout, patches: &mut Patches| {
+        if options.pointers { Pointers::redirect(&program, &text, layout, patches) } else { Ok(Pointers::default()) }
+    };
+    let everything = Layout::place(&text, &wanted, start);
+    let pointers = redirect(&everything, &mut Patches::default())?;
+    let anchored = anchors::find(&program, &text, &everything, &pointers);
+    let cloned: Vec<usize> = wanted.iter().copied().filter(|f| !anchored.contains(f)).collect();
+    let layout = Layout::place(&text, &cloned, start);
+    (report.pages_before, report.pages_after) = anchors::pages(&text, &wanted, &layout);
+    if report.pages_after * 10 > report.pages_before * LEAST_GAIN {
+        return Err(Untreatable::NoGain { before: report.pages_before, after: report.pages_after });
+    }
 
     let mut patches = Patches::default();
-    let pointers = if options.pointers {
-        Pointers::redirect(&program, &text, &layout, &mut patches)?
-    } else {
-        Pointers::default()
-    };
+    let pointers = redirect(&layout, &mut patches)?;
     let entries = if options.jump_tables {
         tables::redirect(&program, &text, &layout, &mut patches)
     } else {
@@ -159,6 +170,7 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
         },
     )?;
 
+    report.anchored = anchored.len();
     report.cloned = layout.clones.len();
     report.cloned_bytes = layout.clones.iter().map(|c| c.copied).sum();
     report.clones_start = layout.start;

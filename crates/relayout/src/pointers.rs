@@ -26,6 +26,8 @@ const INITIALISERS: [(u64, u64); 3] = [(25, 27), (26, 28), (32, 33)];
 pub(crate) struct Pointers {
     /// Old address to new one, for every address all references to which are redirected.
     pub(crate) moved: HashMap<u64, u64>,
+    /// Without position independence: functions that some word whose use is known leads to.
+    pub(crate) known: HashSet<u64>,
     /// Entries of `.dynsym` (file offsets) that have to name the clones' section.
     pub(crate) exported: Vec<u64>,
     /// `main` as an immediate of `_start`: offset there, and the clone's address.
@@ -66,9 +68,9 @@ impl Pointers {
             for at in known_words(program) {
                 let entry =
                     read_u64(program.bytes, at).filter(|addr| text.functions.starting_at(*addr).is_some());
-                if let Some(new) = entry.and_then(|addr| layout.map(text, addr)) {
-                    patches.set_u64(at, new);
-                }
+                let Some((addr, new)) = entry.and_then(|addr| Some((addr, layout.map(text, addr)?))) else { continue };
+                patches.set_u64(at, new);
+                out.known.insert(addr);
             }
             out.main = main_argument(program, text, layout);
         }

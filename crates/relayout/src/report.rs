@@ -38,6 +38,8 @@ pub enum Untreatable {
     UnwindTables(&'static str),
     #[error("none of the profile's functions can be cloned; is it a profile of this program?")]
     NothingToClone,
+    #[error("the profile's functions cover {before} pages of code and would still cover {after} (pointers hold them in place)")]
+    NoGain { before: usize, after: usize },
     #[error("the program was reordered before; start from the file as it was shipped")]
     AlreadyDone,
     #[error(
@@ -79,6 +81,12 @@ pub type Refusals = BTreeMap<Refusal, usize>;
 pub struct Report {
     /// Functions cloned.
     pub cloned: usize,
+    /// Touched functions left in place because pointers that cannot be redirected keep their pages in use.
+    pub anchored: usize,
+    /// Pages of code that the profile's functions cover as shipped.
+    pub pages_before: usize,
+    /// Pages of code that they cover now.
+    pub pages_after: usize,
     /// Bytes of code in them.
     pub cloned_bytes: u64,
     /// Link-time address of the first clone.

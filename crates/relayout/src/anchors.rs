@@ -1,0 +1,58 @@
+//! Never worse: functions that are entered through pointers which cannot be redirected run in the original anyway, so that a clone of
+//! them is another page and not one less. They stay, and so do all functions on the pages that they keep in use.
+//! If what is left would not touch fewer pages than before, the program is left alone.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::arch::Kind;
+use crate::bytes::slice;
+use crate::elf::Program;
+use crate::layout::Layout;
+use crate::pointers::Pointers;
+use crate::text::Text;
+use crate::{PAGE, Touched};
+
+/// The functions of `layout` that are better left where they are.
+pub(crate) fn find(program: &Program<'_>, text: &Text, layout: &Layout, pointers: &Pointers) -> HashSet<usize> {
+    let entries: HashSet<u64> = layout.clones.iter().map(|c| text.function(c.function).start).collect();
+    let mut anchored = HashSet::new();
+    let mut note = |addr: u64| {
+        if entries.contains(&addr) && !pointers.moved.contains_key(&addr) && !pointers.known.contains(&addr) {
+            anchored.extend(text.functions.starting_at(addr));
+        }
+    };
+    for (_, _, decoded) in text.clean() {
+        decoded.references.iter().filter(|r| r.kind == Kind::Address).for_each(|r| note(r.target));
+    }
+    for word in program.relative_words().unwrap_or_default() {
+        note(word.target);
+    }
+    if !program.position_independent {
+        for s in program.loads() {
+            let bytes = slice(program.bytes, s.offset, s.file_size).unwrap_or_default();
+            if s.executable() {
+                let words = bytes.windows(4).map(|w| u32::from_le_bytes(w.try_into().expect("4 bytes")));
+                words.for_each(|word| note(u64::from(word)));
+            }
+            let skip = (s.addr.wrapping_neg() % 8) as usize;
+            for word in bytes.get(skip..).unwrap_or_default().chunks_exact(8) {
+                note(u64::from_le_bytes(word.try_into().expect("8 bytes")));
+            }
+        }
+    }
+    let pages = |function: usize| {
+        let f = text.function(function);
+        f.start / PAGE..=(f.end() - 1) / PAGE
+    };
+    let kept: BTreeSet<u64> = anchored.iter().flat_map(|f| pages(*f)).collect();
+    layout.clones.iter().map(|c| c.function).filter(|f| pages(*f).all(|page| kept.contains(&page))).collect()
+}
+
+/// Pages of code that the functions in `all` touch as shipped, and with those of `layout` cloned.
+pub(crate) fn pages(text: &Text, all: &[usize], layout: &Layout) -> (usize, usize) {
+    let range = |f: &usize| (text.function(*f).start, text.function(*f).len);
+    let before = Touched::of(all.iter().map(range));
+    let stay = Touched::of(all.iter().filter(|f| layout.clone_of(**f).is_none()).map(range));
+    let clones = Touched::of([(layout.start, layout.end - layout.start)]);
+    (before.pages, stay.pages + clones.pages)
+}
