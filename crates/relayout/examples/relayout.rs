@@ -19,10 +19,16 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             eprintln!("{} first touches, {} images", trace.hits.len(), trace.images);
         }
         ["clone", app, order, out] => {
-            let order: Result<Vec<u64>, _> =
-                fs::read_to_string(order)?.lines().map(|l| u64::from_str_radix(l, 16)).collect();
+            // `all`: every function, last one first.
+            let order: Result<Vec<u64>, _> = match order {
+                "all" => {
+                    let functions = pagein_relayout::Functions::read(&fs::read(app)?)?;
+                    Ok(functions.as_slice().iter().rev().map(|f| f.start).collect())
+                }
+                file => fs::read_to_string(file)?.lines().map(|l| u64::from_str_radix(l, 16)).collect(),
+            };
             let on = |name| std::env::var_os(name).is_none();
-            let options = Options { pointers: on("NO_POINTERS"), jump_tables: on("NO_TABLES") };
+            let options = Options { pointers: on("NO_POINTERS"), jump_tables: on("NO_TABLES"), even_without_gain: !on("FORCE") };
             let (bytes, report) = relayout(&fs::read(app)?, &order?, &options)?;
             let _ = fs::remove_file(out);
             fs::write(out, bytes)?;

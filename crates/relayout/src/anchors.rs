@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use goblin::elf::section_header::SHT_PROGBITS;
+
 use crate::arch::Kind;
 use crate::bytes::slice;
 use crate::elf::Program;
@@ -34,6 +36,10 @@ pub(crate) fn find(program: &Program<'_>, text: &Text, layout: &Layout, pointers
                 let words = bytes.windows(4).map(|w| u32::from_le_bytes(w.try_into().expect("4 bytes")));
                 words.for_each(|word| note(u64::from(word)));
             }
+        }
+        // What is no PROGBITS is a table of the dynamic linker's, which enters nothing: `.dynsym` lists functions without calling them.
+        for s in program.sections.iter().filter(|s| s.allocated() && s.kind == SHT_PROGBITS && !s.executable()) {
+            let bytes = slice(program.bytes, s.offset, s.size).unwrap_or_default();
             let skip = (s.addr.wrapping_neg() % 8) as usize;
             for word in bytes.get(skip..).unwrap_or_default().chunks_exact(8) {
                 note(u64::from_le_bytes(word.try_into().expect("8 bytes")));

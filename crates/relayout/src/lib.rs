@@ -48,6 +48,8 @@ pub use report::{Refusal, Refusals, Report, Untreatable};
 pub use touched::{Points, Touched, points};
 pub use verify::Mismatch;
 
+use std::collections::HashSet;
+
 use elf::Program;
 use layout::Layout;
 use patch::Patches;
@@ -65,18 +67,20 @@ const LEAST_GAIN: usize = 9;
 const LINE: u64 = 64;
 
 /// What to do; the default is everything that is safe, which is everything there is. The switches are for measuring what each
-/// part brings.
+/// part brings, and for tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Redirect function pointers where all of them are known.
     pub pointers: bool,
     /// Redirect the entries of jump tables.
     pub jump_tables: bool,
+    /// Clone every function that can be, even where the pages say that it is better left, or that nothing is gained.
+    pub even_without_gain: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { pointers: true, jump_tables: true }
+        Self { pointers: true, jump_tables: true, even_without_gain: false }
     }
 }
 
@@ -114,11 +118,15 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
     };
     let everything = Layout::place(&text, &wanted, start);
     let pointers = redirect(&everything, &mut Patches::default())?;
-    let anchored = anchors::find(&program, &text, &everything, &pointers);
+    let anchored = if options.even_without_gain {
+        HashSet::new()
+    } else {
+        anchors::find(&program, &text, &everything, &pointers)
+    };
     let cloned: Vec<usize> = wanted.iter().copied().filter(|f| !anchored.contains(f)).collect();
     let layout = Layout::place(&text, &cloned, start);
     (report.pages_before, report.pages_after) = anchors::pages(&text, &wanted, &layout);
-    if report.pages_after * 10 > report.pages_before * LEAST_GAIN {
+    if !options.even_without_gain && report.pages_after * 10 > report.pages_before * LEAST_GAIN {
         return Err(Untreatable::NoGain { before: report.pages_before, after: report.pages_after });
     }
 

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use goblin::elf::section_header::SHT_DYNSYM;
+use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
 
 use crate::Untreatable;
 use crate::arch::{self, Kind};
@@ -143,16 +143,12 @@ fn known_words(program: &Program<'_>) -> Vec<u64> {
             range(s.addr, s.size);
         }
     }
-    if let Some((_, table)) = program.symbol_table() {
-        if let Some(strings) = program.sections.get(table.link as usize) {
-            // STT_OBJECT named as the C++ ABI names vtables: pointers to functions, small offsets and a pointer to data.
-            for s in program.symbols(table).filter(|s| s.info & 15 == 1 && s.section != 0) {
-                if program
-                    .string(strings, s.name)
-                    .is_some_and(|n| n.starts_with("_ZTV") || n.starts_with("_ZTC"))
-                {
-                    range(s.value, s.size);
-                }
+    // STT_OBJECT named as the C++ ABI names vtables: pointers to functions, small offsets and a pointer to data.
+    for table in program.sections.iter().filter(|s| matches!(s.kind, SHT_SYMTAB | SHT_DYNSYM)) {
+        let Some(strings) = program.sections.get(table.link as usize) else { continue };
+        for s in program.symbols(table).filter(|s| s.info & 15 == 1 && s.section != 0) {
+            if program.string(strings, s.name).is_some_and(|n| n.starts_with("_ZTV") || n.starts_with("_ZTC")) {
+                range(s.value, s.size);
             }
         }
     }
