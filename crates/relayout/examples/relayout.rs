@@ -28,7 +28,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 file => fs::read_to_string(file)?.lines().map(|l| u64::from_str_radix(l, 16)).collect(),
             };
             let on = |name| std::env::var_os(name).is_none();
-            let options = Options { pointers: on("NO_POINTERS"), jump_tables: on("NO_TABLES"), even_without_gain: !on("FORCE") };
+            let options = Options {
+                pointers: on("NO_POINTERS"),
+                jump_tables: on("NO_TABLES"),
+                even_without_gain: !on("FORCE"),
+            };
             let (bytes, report) = relayout(&fs::read(app)?, &order?, &options)?;
             let _ = fs::remove_file(out);
             fs::write(out, bytes)?;

@@ -15,7 +15,12 @@ use crate::text::Text;
 use crate::{PAGE, Touched};
 
 /// The functions of `layout` that are better left where they are.
-pub(crate) fn find(program: &Program<'_>, text: &Text, layout: &Layout, pointers: &Pointers) -> HashSet<usize> {
+pub(crate) fn find(
+    program: &Program<'_>,
+    text: &Text,
+    layout: &Layout,
+    pointers: &Pointers,
+) -> HashSet<usize> {
     let entries: HashSet<u64> = layout.clones.iter().map(|c| text.function(c.function).start).collect();
     let mut anchored = HashSet::new();
     let mut note = |addr: u64| {
@@ -38,7 +43,9 @@ pub(crate) fn find(program: &Program<'_>, text: &Text, layout: &Layout, pointers
             }
         }
         // What is no PROGBITS is a table of the dynamic linker's, which enters nothing: `.dynsym` lists functions without calling them.
-        for s in program.sections.iter().filter(|s| s.allocated() && s.kind == SHT_PROGBITS && !s.executable()) {
+        for s in
+            program.sections.iter().filter(|s| s.allocated() && s.kind == SHT_PROGBITS && !s.executable())
+        {
             let bytes = slice(program.bytes, s.offset, s.size).unwrap_or_default();
             let skip = (s.addr.wrapping_neg() % 8) as usize;
             for word in bytes.get(skip..).unwrap_or_default().chunks_exact(8) {

@@ -386,7 +386,7 @@ fn parse_sections(bytes: &[u8], start: u64, count: u16, names: u16) -> Option<Ve
     if table.kind != SHT_NOBITS && table.kind != SHT_NULL {
         let table = slice(bytes, table.offset, table.size)?;
         for (section, name) in sections.iter_mut().zip(name_offsets) {
-            section.name = string_at(table, name).unwrap_or_default().to_owned();
+            string_at(table, name).unwrap_or_default().clone_into(&mut section.name);
         }
     }
     Some(sections)

@@ -75,10 +75,10 @@ pub(crate) fn way_back(
             *(if r.kind == Kind::Address { &mut addresses } else { &mut calls }) += 1;
         }
     }
-    if let Some((function, at, new)) = pointers.main {
-        if let Some(start) = program.offset(text.function(function).start) {
-            patches.set_i32(start + u64::from(at), new as i32);
-        }
+    if let Some((function, at, new)) = pointers.main
+        && let Some(start) = program.offset(text.function(function).start)
+    {
+        patches.set_i32(start + u64::from(at), new as i32);
     }
     Ok((calls, addresses))
 }

@@ -35,7 +35,7 @@ pub(crate) fn functions(program: &Program<'_>) -> Option<Vec<Function>> {
     if count.checked_mul(8)? > table.len() as u64 {
         return None;
     }
-    let entry = |i: u64| Some(text.checked_add(u64::from(read_u32(table, funcs.checked_add(i * 8)?)?))?);
+    let entry = |i: u64| text.checked_add(u64::from(read_u32(table, funcs.checked_add(i * 8)?)?));
     let mut out = Vec::with_capacity(count as usize);
     for i in 0..count {
         let (start, end) = (entry(i)?, entry(i + 1)?);

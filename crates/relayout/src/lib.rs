@@ -43,7 +43,7 @@ mod unwind;
 mod verify;
 mod write;
 
-pub use functions::{Bounds, Function, Functions};
+pub use functions::{Bounds, Function, Functions, build_id};
 pub use report::{Refusal, Refusals, Report, Untreatable};
 pub use touched::{Points, Touched, points};
 pub use verify::Mismatch;
@@ -114,7 +114,11 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
     let place = write::Place::choose(&program, &room)?;
     let start = bytes::align_up(place.addr + room.size(&program), LINE);
     let redirect = |layout: &Layout, patches: &mut Patches| {
-        if options.pointers { Pointers::redirect(&program, &text, layout, patches) } else { Ok(Pointers::default()) }
+        if options.pointers {
+            Pointers::redirect(&program, &text, layout, patches)
+        } else {
+            Ok(Pointers::default())
+        }
     };
     let everything = Layout::place(&text, &wanted, start);
     let pointers = redirect(&everything, &mut Patches::default())?;

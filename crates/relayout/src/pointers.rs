@@ -68,7 +68,9 @@ impl Pointers {
             for at in known_words(program) {
                 let entry =
                     read_u64(program.bytes, at).filter(|addr| text.functions.starting_at(*addr).is_some());
-                let Some((addr, new)) = entry.and_then(|addr| Some((addr, layout.map(text, addr)?))) else { continue };
+                let Some((addr, new)) = entry.and_then(|addr| Some((addr, layout.map(text, addr)?))) else {
+                    continue;
+                };
                 patches.set_u64(at, new);
                 out.known.insert(addr);
             }
@@ -147,7 +149,8 @@ fn known_words(program: &Program<'_>) -> Vec<u64> {
     for table in program.sections.iter().filter(|s| matches!(s.kind, SHT_SYMTAB | SHT_DYNSYM)) {
         let Some(strings) = program.sections.get(table.link as usize) else { continue };
         for s in program.symbols(table).filter(|s| s.info & 15 == 1 && s.section != 0) {
-            if program.string(strings, s.name).is_some_and(|n| n.starts_with("_ZTV") || n.starts_with("_ZTC")) {
+            if program.string(strings, s.name).is_some_and(|n| n.starts_with("_ZTV") || n.starts_with("_ZTC"))
+            {
                 range(s.value, s.size);
             }
         }

@@ -38,7 +38,9 @@ pub enum Untreatable {
     UnwindTables(&'static str),
     #[error("none of the profile's functions can be cloned; is it a profile of this program?")]
     NothingToClone,
-    #[error("the profile's functions cover {before} pages of code and would still cover {after} (pointers hold them in place)")]
+    #[error(
+        "the profile's functions cover {before} pages of code and would still cover {after} (pointers hold them in place)"
+    )]
     NoGain { before: usize, after: usize },
     #[error("the program was reordered before; start from the file as it was shipped")]
     AlreadyDone,

@@ -214,7 +214,7 @@ impl Check<'_> {
         ensure(search.windows(2).all(|w| w[0].0 <= w[1].0), "the unwind search table is not sorted", 0)?;
         ensure(search.len() == after.len(), "the unwind search table is not complete", 0)?;
         for (start, fde) in &search {
-            ensure(after.get(&(*start, *fde)).is_some(), "the unwind search table leads astray", *start)?;
+            ensure(after.contains_key(&(*start, *fde)), "the unwind search table leads astray", *start)?;
         }
         let by_start: HashMap<u64, &Frame> =
             after.iter().map(|((start, _), frame)| (*start, frame)).collect();

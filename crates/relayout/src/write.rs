@@ -169,10 +169,11 @@ fn sections(
     let mut sections = program.sections.clone();
     let unwind_kind = program.section(".eh_frame").map_or(SHT_PROGBITS, |s| s.kind);
     for s in &mut sections {
-        if s.allocated() && s.kind != SHT_NOBITS {
-            if let Some(to) = parts.room.moved(s.offset).filter(|_| s.size > 0) {
-                (s.offset, s.addr) = (place.offset + to, place.addr + to);
-            }
+        if s.allocated()
+            && s.kind != SHT_NOBITS
+            && let Some(to) = parts.room.moved(s.offset).filter(|_| s.size > 0)
+        {
+            (s.offset, s.addr) = (place.offset + to, place.addr + to);
         }
         // Debuggers read the section of that name; there is a new one.
         if s.name == ".eh_frame" || s.name == ".eh_frame_hdr" {
@@ -197,16 +198,16 @@ fn sections(
     add(CLONES, SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, code.start, code.end - code.start, 16);
     add(".eh_frame_hdr", SHT_PROGBITS, SHF_ALLOC, parts.unwind_addr, unwind.header.len() as u64, 4);
     add(".eh_frame", unwind_kind, SHF_ALLOC, unwind.table_addr, unwind.table.len() as u64, 8);
-    if can_add_symbols(program) {
-        if let Some((index, table)) = program.symbol_table() {
-            let (bytes, added) = symbols(program, text, parts.layout, table);
-            let at = align_up(out.len() as u64, 8);
-            out.resize(at as usize, 0);
-            sections[index].offset = at;
-            sections[index].size = bytes.len() as u64;
-            sections[index].info = table.info.checked_add(added).ok_or(Untreatable::TooLarge)?;
-            out.extend(bytes);
-        }
+    if can_add_symbols(program)
+        && let Some((index, table)) = program.symbol_table()
+    {
+        let (bytes, added) = symbols(program, text, parts.layout, table);
+        let at = align_up(out.len() as u64, 8);
+        out.resize(at as usize, 0);
+        sections[index].offset = at;
+        sections[index].size = bytes.len() as u64;
+        sections[index].info = table.info.checked_add(added).ok_or(Untreatable::TooLarge)?;
+        out.extend(bytes);
     }
     let mut names = vec![0];
     let mut seen = std::collections::HashSet::new();

@@ -66,7 +66,9 @@ pub enum TraceError {
     #[error("starting {0}: {1}")]
     Start(String, io::Error),
     /// A system call on a traced process failed.
-    #[error("{0} process {1}: {2} (is ptrace allowed here? containers need CAP_SYS_PTRACE or a seccomp profile that permits it)")]
+    #[error(
+        "{0} process {1}: {2} (is ptrace allowed here? containers need CAP_SYS_PTRACE or a seccomp profile that permits it)"
+    )]
     Process(&'static str, pid_t, io::Error),
     /// The command never executed the program.
     #[error("the command did not execute {0}; name the program file itself")]
@@ -93,7 +95,8 @@ struct Tracer<'a> {
 
 /// Runs a command to its end, and reports in what order the addresses were touched. Waits for the children of the calling thread only.
 pub fn trace(mut command: Command, watch: Breakpoints<'_>) -> Result<Trace, TraceError> {
-    let meta = std::fs::metadata(watch.program).map_err(|e| TraceError::Program(watch.program.to_owned(), e))?;
+    let meta =
+        std::fs::metadata(watch.program).map_err(|e| TraceError::Program(watch.program.to_owned(), e))?;
     let mut tracer = Tracer {
         watch,
         file: (meta.dev(), meta.ino()),
@@ -148,7 +151,9 @@ impl Tracer<'_> {
                 other => other?,
             }
         }
-        ended.ok_or_else(|| TraceError::Process("waiting for", main, io::Error::from_raw_os_error(libc::ECHILD)))
+        ended.ok_or_else(|| {
+            TraceError::Process("waiting for", main, io::Error::from_raw_os_error(libc::ECHILD))
+        })
     }
 
     /// Handles a stop; returns the signal to deliver.
@@ -166,7 +171,9 @@ impl Tracer<'_> {
             // The stop with which a new thread or process begins.
             libc::SIGSTOP if new => Ok(0),
             libc::SIGTRAP if self.hit(pid)? => Ok(0),
-            libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU if signal_info(pid)?.is_none() => Ok(0),
+            libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU if signal_info(pid)?.is_none() => {
+                Ok(0)
+            }
             other => Ok(other),
         }
     }
@@ -217,7 +224,8 @@ impl Tracer<'_> {
 
     /// Whether the process stopped at a breakpoint; if so, takes it out and steps back onto the instruction.
     fn hit(&mut self, pid: pid_t) -> Result<bool, TraceError> {
-        let (Some(Tracee { mem, bias: Some(bias) }), Some(bytes)) = (self.tracees.get(&pid), &self.bytes) else {
+        let (Some(Tracee { mem, bias: Some(bias) }), Some(bytes)) = (self.tracees.get(&pid), &self.bytes)
+        else {
             return Ok(false);
         };
         if signal_info(pid)? != Some(SI_KERNEL) {
@@ -322,7 +330,9 @@ fn registers(pid: pid_t) -> Result<libc::user_regs_struct, TraceError> {
 
 fn set_registers(pid: pid_t, registers: &libc::user_regs_struct) -> Result<(), TraceError> {
     // SAFETY: the kernel reads one user_regs_struct through the pointer, which is valid for the call.
-    match unsafe { libc::ptrace(libc::PTRACE_SETREGS, pid, 0usize, std::ptr::from_ref(registers).cast::<c_void>()) } {
+    match unsafe {
+        libc::ptrace(libc::PTRACE_SETREGS, pid, 0usize, std::ptr::from_ref(registers).cast::<c_void>())
+    } {
         -1 => Err(TraceError::Process("setting the registers of", pid, io::Error::last_os_error())),
         _ => Ok(()),
     }
