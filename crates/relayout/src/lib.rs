@@ -104,6 +104,9 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
     if functions.bounds() != Bounds::UnwindTables {
         return Err(Untreatable::NoBounds);
     }
+    if !program.segments.iter().any(|s| s.kind == functions::PT_GNU_EH_FRAME) {
+        return Err(Untreatable::NoUnwindHeader);
+    }
     let text = Text::read(&program, functions);
     let mut report = Report::default();
     let wanted = layout::select(&text, order, &mut report.refused);
