@@ -23,6 +23,12 @@ const DF_TEXTREL: u64 = 4;
 const DT_RELR: u64 = 36;
 const DT_RELRSZ: u64 = 35;
 
+/// Whether a range ends where addresses of programs and sizes of files can be (user space ends below 2^56), so that the
+/// arithmetic on it cannot overflow.
+fn in_reach(start: u64, len: u64) -> bool {
+    start.checked_add(len).is_some_and(|end| end < 1 << 56)
+}
+
 /// One entry of the program header table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
@@ -46,9 +52,7 @@ impl Segment {
             mem_size: read_u64(bytes, at + 40)?,
             align: read_u64(bytes, at + 48)?,
         };
-        s.addr.checked_add(s.mem_size)?;
-        s.offset.checked_add(s.file_size)?;
-        Some(s)
+        (in_reach(s.addr, s.mem_size) && in_reach(s.offset, s.file_size)).then_some(s)
     }
 
     pub(crate) fn encode(&self) -> [u8; PHDR_SIZE as usize] {
@@ -375,8 +379,9 @@ fn parse_sections(bytes: &[u8], start: u64, count: u16, names: u16) -> Option<Ve
             align: read_u64(bytes, at + 48)?,
             entry_size: read_u64(bytes, at + 56)?,
         };
-        s.addr.checked_add(s.size)?;
-        s.offset.checked_add(s.size)?;
+        if !in_reach(s.addr, s.size) || !in_reach(s.offset, s.size) {
+            return None;
+        }
         if !matches!(s.kind, SHT_NULL | SHT_NOBITS) {
             slice(bytes, s.offset, s.size)?;
         }

@@ -30,7 +30,7 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn choose(program: &Program<'_>, room: &Room) -> Result<Self, Untreatable> {
         let kept = kept(program);
-        let table_end = program.sh_offset + program.sections.len() as u64 * SHDR_SIZE;
+        let table_end = program.sh_offset.saturating_add(program.sections.len() as u64 * SHDR_SIZE);
         let known = program.sections.iter().filter(|s| s.kind != SHT_NOBITS).map(|s| s.offset + s.size);
         let known = known.chain([kept, table_end]).max().unwrap_or(kept);
         // Some linkers pad the end of the file.
@@ -44,7 +44,7 @@ impl Place {
             let base = program.loads().next().map_or(0, |s| s.addr.wrapping_sub(s.offset));
             let in_step = addr.max(offset.wrapping_add(base));
             if in_step.wrapping_sub(base).saturating_sub(offset) < LARGEST_HOLE {
-                return Ok(Self { addr: in_step, offset: in_step - base, kept });
+                return Ok(Self { addr: in_step, offset: in_step.wrapping_sub(base), kept });
             }
         }
         Ok(Self { addr, offset, kept })
