@@ -1,1 +1,42 @@
-//! Runs a program whose pages arrive while it runs.
+//! Runs a program whose pages arrive while it runs, and records which pages a local one touches.
+//!
+//! | phase | file |
+//! |---|---|
+//! | the command becomes the program, a pager is split off | `start.rs` (`waiter.rs` when something is reported) |
+//! | manifest and first frames | `run.rs`, `remote.rs`, `stream.rs` |
+//! | the file that is exec'ed | `exec_file.rs`, `relaunch.rs` |
+//! | exec, mappings, registration | `launch.rs` |
+//! | faults, forks, remaps | `faults.rs`, `processes.rs`, `address_map.rs` |
+//! | what is where, who waits | `table.rs` |
+//! | pages in | `lazy.rs`; all at once: `eager.rs` |
+//! | something dies or is lost | `guard.rs`, `tell.rs` |
+//! | recording | `record.rs`, `self_reads.rs` |
+
+mod address_map;
+mod eager;
+mod exec_file;
+mod failure;
+mod faults;
+mod guard;
+mod launch;
+mod lazy;
+mod processes;
+mod record;
+mod relaunch;
+mod remote;
+mod run;
+mod self_reads;
+mod start;
+mod stats;
+mod stream;
+mod table;
+mod tell;
+mod trouble;
+mod waiter;
+
+pub use exec_file::default_cache;
+pub use failure::Failure;
+pub use record::{RecordConfig, find_program, record};
+pub use run::{RunConfig, run};
+pub use stats::Stats;
+pub use trouble::Trouble;

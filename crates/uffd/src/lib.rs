@@ -1,2 +1,16 @@
-//! userfaultfd, ptrace, memfd.
+//! userfaultfd, ptrace and memory files: the only crate with raw system calls and unsafe code.
+//!
+//! Each module wraps one kernel interface with a safe function for each thing that pagein does with it. Nothing here
+//! knows of images, sources or policies.
+
+mod arch;
 pub mod breakpoint;
+pub mod inherited;
+mod memory_file;
+pub mod process;
+mod tracee;
+mod userfault;
+
+pub use memory_file::{MemoryFile, map_file};
+pub use tracee::{Bootstrap, Mapping, TraceError, Tracee};
+pub use userfault::{Event, Userfault, UserfaultError};

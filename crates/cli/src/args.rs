@@ -1,0 +1,222 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use pagein_loader::Failure;
+use pagein_model::Policy;
+use pagein_source::Location;
+
+/// Run a large program straight from a web server or a directory: it starts at once, and its pages come in when they are
+/// touched.
+///
+/// Exit status: that of the program; 125 if pagein fails, 126 if the program cannot run here, 127 if there is no such
+/// program or image, 128+N if signal N ended the program.
+#[derive(Parser)]
+#[command(version, propagate_version = true, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  pagein demo                                         all of it, on this machine
+  pagein record -o git.trace -- git status            note which pages `git status` touches
+  pagein split /usr/bin/git --trace git.trace -o images/git
+  pagein serve images                                 http://127.0.0.1:8080/git
+  pagein run http://127.0.0.1:8080/git -- status      run it from there";
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Record(Record),
+    Split(Split),
+    Serve(Serve),
+    Run(Run),
+    Inspect(Inspect),
+    Verify(Verify),
+    Demo(Demo),
+}
+
+/// Run a local program and note which of its pages are touched first, in which order
+///
+/// The program runs as always, with your terminal, input and environment. Forked children and threads are included.
+/// Needs root or CAP_SYS_PTRACE (userfaultfd).
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  pagein record -o git.trace -- git status")]
+pub(crate) struct Record {
+    /// Where to write the trace [default: NAME.trace, NAME being the program's]
+    #[arg(short, long, value_name = "TRACE")]
+    pub(crate) output: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "APP")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Cut a program into an image that any static web server can serve
+///
+/// Pages that the traces touched become the hot object, in the order of their first touch; all others are put into
+/// groups that are fetched on demand.
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  pagein split /usr/bin/git --trace status.trace --trace log.trace -o images/git")]
+pub(crate) struct Split {
+    /// The program: a path, or a name to be found in PATH
+    #[arg(value_name = "APP")]
+    pub(crate) app: OsString,
+    /// What `pagein record` wrote; may be given several times
+    #[arg(short, long = "trace", value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
+    /// Directory of the image; must not exist, or be an image (then it is replaced)
+    #[arg(short, long, value_name = "IMAGE")]
+    pub(crate) output: PathBuf,
+    /// Make every group of cold pages a file of its own, for servers that ignore Range requests
+    #[arg(long)]
+    pub(crate) page_files: bool,
+    /// A page is hot if at least this share of the traces touched it
+    #[arg(long, value_name = "0..1", default_value_t = 0.5, value_parser = probability)]
+    pub(crate) min_probability: f64,
+    /// Pages of 4 KiB in a group
+    #[arg(long, value_name = "PAGES", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) group_pages: u32,
+    /// zstd level, 1 (quick) to 22 (small)
+    #[arg(long, value_name = "LEVEL", default_value_t = 19, value_parser = clap::value_parser!(i32).range(1..=22))]
+    pub(crate) level: i32,
+    /// Leave out the groups in file order that only `--policy paged` uses
+    #[arg(long)]
+    pub(crate) no_paged: bool,
+    /// Print what was made as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err("not between 0 and 1".to_owned()) }
+}
+
+/// Serve every image below a directory over HTTP/1.1 and HTTP/2
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  pagein serve --listen 0.0.0.0:8080 images")]
+pub(crate) struct Serve {
+    /// Address and port; port 0 takes a free one
+    #[arg(short, long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+    /// One line on stderr for each request
+    #[arg(long)]
+    pub(crate) log: bool,
+    /// The directory; nothing outside it can be read
+    pub(crate) dir: PathBuf,
+}
+
+/// Run a program from an image
+///
+/// The program takes the place of this command: its pid, terminal, standard streams, environment, working directory and
+/// exit status are the command's.
+#[derive(clap::Args)]
+#[command(after_help = "Policies:
+  auto             streamed; original for programs without a trace or that read their own file
+  original         the whole file, then start
+  paged            a group of neighbouring pages when one of them is touched
+  reordered-paged  a group of pages that are touched one after the other
+  reordered        the likely-used part, then start; the rest on demand
+  streamed         start at once; the likely-used part flows in meanwhile
+
+Examples:
+  pagein run http://127.0.0.1:8080/git -- status
+  pagein run --stats stats.json --policy reordered https://example.org/images/node -- -e 'console.log(1)'
+  pagein run ./images/git#3f1c...  -- log       the manifest must have this digest (see `pagein inspect`)")]
+pub(crate) struct Run {
+    /// How pages come in
+    #[arg(long, value_name = "POLICY", default_value = "auto")]
+    pub(crate) policy: PolicyArg,
+    /// Write what was transferred and how long it took to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
+    /// Name that the program is called by (argv[0]) [default: the program's file name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) argv0: Option<OsString>,
+    /// Directory for executable files [default: $PAGEIN_CACHE, $XDG_CACHE_HOME/pagein or ~/.cache/pagein]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
+    /// Give up on a transfer after this long without a byte, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    pub(crate) timeout: f64,
+    /// Attempts for each request, the first included
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) attempts: u32,
+    /// Do not say it when all of the program is fetched because it cannot be paged here
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// http://HOST/IMAGE, https://HOST/IMAGE or a directory; with #DIGEST the manifest must have that digest
+    #[arg(value_parser = Location::parse)]
+    pub(crate) source: Location,
+    /// The program's arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if value > 0.0 && value < 1e6 { Ok(value) } else { Err("not a positive number of seconds".to_owned()) }
+}
+
+/// `auto` or a policy.
+#[derive(Clone)]
+pub(crate) struct PolicyArg(pub(crate) Option<Policy>);
+
+impl std::str::FromStr for PolicyArg {
+    type Err = pagein_model::UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "auto" { Ok(Self(None)) } else { text.parse().map(|policy| Self(Some(policy))) }
+    }
+}
+
+/// Show what an image holds
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  pagein inspect http://127.0.0.1:8080/git")]
+pub(crate) struct Inspect {
+    /// http://HOST/IMAGE, https://HOST/IMAGE or a directory
+    #[arg(value_name = "IMAGE", value_parser = Location::parse)]
+    pub(crate) source: Location,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Fetch all of an image and check every byte
+#[derive(clap::Args)]
+#[command(after_help = "Exit status: 0 if all is well, 125 if not.\n\nExample:\n  pagein verify images/git")]
+pub(crate) struct Verify {
+    /// http://HOST/IMAGE, https://HOST/IMAGE or a directory
+    #[arg(value_name = "IMAGE", value_parser = Location::parse)]
+    pub(crate) source: Location,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Record, cut, serve and run a program of this machine under every policy, and print a table
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  pagein demo\n  pagein demo -- git --version")]
+pub(crate) struct Demo {
+    /// Runs of each policy; the table shows medians
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The program and its arguments [default: the largest of node, python3, gdb, git and bash]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Bad arguments end with 125, as in docker(1), not with clap's 2: 2 may be the program's own status.
+pub(crate) fn parse_or_exit() -> Args {
+    Args::try_parse().unwrap_or_else(|error| {
+        let _ = error.print();
+        std::process::exit(if error.use_stderr() { i32::from(Failure::PAGEIN) } else { 0 })
+    })
+}

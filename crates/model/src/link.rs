@@ -1,0 +1,50 @@
+//! The link to the source, as measured while the image flows.
+
+use std::time::Duration;
+
+/// Bandwidth and latency of a connection.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Link {
+    /// Bytes per second.
+    pub bandwidth: f64,
+    /// Round trip, including the server's time to answer.
+    pub round_trip: Duration,
+}
+
+/// A wait shorter than this is never worth a request of its own: thread switches and decompression vary by as much.
+const WAIT_ALWAYS: Duration = Duration::from_millis(50);
+
+impl Link {
+    /// Time until `bytes` have arrived.
+    pub fn transfer_time(&self, bytes: u64) -> Duration {
+        Duration::try_from_secs_f64(bytes as f64 / self.bandwidth).unwrap_or(Duration::MAX)
+    }
+
+    /// Whether a page that is needed now and lies `bytes_ahead` bytes ahead in the stream is better requested at once.
+    ///
+    /// A request costs a round trip and stands behind what the stream has in flight, about another one (equation 1 of
+    /// the paper with one request and the page's own bytes neglected).
+    pub fn overtakes(&self, bytes_ahead: u64) -> bool {
+        self.transfer_time(bytes_ahead) > self.round_trip * 2 + WAIT_ALWAYS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_page_is_waited_for_and_a_far_one_requested() {
+        let slow = Link { bandwidth: 125_000.0, round_trip: Duration::from_millis(20) };
+        assert!(!slow.overtakes(10_000), "80 ms away against 90 ms");
+        assert!(slow.overtakes(12_000), "96 ms away against 90 ms");
+        let fast = Link { bandwidth: 1e9, round_trip: Duration::from_micros(100) };
+        assert!(!fast.overtakes(4 << 20), "all of a 4 MB stream is 4 ms away");
+    }
+
+    #[test]
+    fn a_dead_link_is_overtaken_and_does_not_overflow() {
+        let dead = Link { bandwidth: 0.0, round_trip: Duration::ZERO };
+        assert!(dead.overtakes(1));
+    }
+}

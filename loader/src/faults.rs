@@ -1,0 +1,171 @@
+//! The thread that reads page faults, forks and remaps of the program and its children, until none of them is left.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use pagein_image::PageNo;
+use pagein_uffd::{Event, Userfault};
+
+use crate::address_map::AddressMap;
+use crate::guard::{Guard, Ward};
+use crate::processes::{Process, Processes, Waiter, lock};
+use crate::tell::tell;
+
+/// One fault.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) page: PageNo,
+    pub(crate) waiter: Waiter,
+    pub(crate) write: bool,
+    pub(crate) thread: u32,
+}
+
+/// Who brings pages.
+pub(crate) trait Pager: Send + Sync {
+    /// A thread waits for a page: wake it at once or later.
+    fn fault(&self, fault: Fault);
+    /// Whether every page is there, so that no pager is needed any more.
+    fn is_complete(&self) -> bool;
+    /// The process that the user started has ended. Called once.
+    fn program_ended(&self, when: Instant);
+}
+
+/// How often to look whether address spaces have gone: a fork's end is not announced.
+const PRUNE_MS: u16 = 100;
+const PROGRAM: u64 = u64::MAX;
+const GUARD: u64 = u64::MAX - 1;
+
+/// Watches over all address spaces of one program.
+pub(crate) struct FaultLoop<'a> {
+    pub(crate) pager: &'a dyn Pager,
+    pub(crate) processes: Arc<Processes>,
+    pub(crate) ward: Ward,
+    epoll: Epoll,
+    guard: Mutex<Guard>,
+    next_number: u32,
+    /// Polls readable when the program has ended.
+    program: OwnedFd,
+}
+
+impl<'a> FaultLoop<'a> {
+    /// A loop for the program that `pidfd` stands for.
+    pub(crate) fn new(
+        pager: &'a dyn Pager,
+        guard: Guard,
+        ward: Ward,
+        program: OwnedFd,
+    ) -> std::io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&program, EpollEvent::new(EpollFlags::EPOLLIN, PROGRAM))?;
+        guard.brief(&ward)?;
+        epoll.add(&guard, EpollEvent::new(EpollFlags::EPOLLHUP, GUARD))?;
+        let processes = Arc::default();
+        Ok(Self { pager, processes, ward, epoll, guard: Mutex::new(guard), next_number: 1, program })
+    }
+
+    /// Takes charge of an address space.
+    pub(crate) fn add(&mut self, userfault: Userfault, map: AddressMap) -> std::io::Result<()> {
+        let process = Arc::new(Process { number: self.next_number, userfault, map: Mutex::new(map) });
+        self.next_number += 1;
+        lock(&self.guard).adopt(&process)?;
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(process.number));
+        self.epoll.add(&process.userfault, event)?;
+        self.processes.add(process);
+        Ok(())
+    }
+
+    /// Serves until nobody has missing pages any more.
+    pub(crate) fn run(mut self) -> std::io::Result<()> {
+        let mut program_runs = true;
+        loop {
+            let mut ready = [EpollEvent::empty(); 32];
+            let count = match self.epoll.wait(&mut ready, EpollTimeout::from(PRUNE_MS)) {
+                Ok(count) => count,
+                Err(nix::errno::Errno::EINTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            for event in &ready[..count] {
+                match event.data() {
+                    PROGRAM => {
+                        program_runs = false;
+                        self.epoll.delete(self.program.as_fd())?;
+                        self.pager.program_ended(Instant::now());
+                    }
+                    GUARD => self.replace_guard()?,
+                    number => self.serve(number)?,
+                }
+            }
+            if count == 0 || !program_runs {
+                for gone in self.processes.prune() {
+                    let _ = self.epoll.delete(&gone.userfault);
+                }
+            }
+            let nobody_waits = self.processes.all().is_empty() || self.pager.is_complete();
+            if nobody_waits {
+                lock(&self.guard).dismiss();
+                if program_runs {
+                    self.await_program();
+                }
+                return Ok(());
+            }
+        }
+    }
+
+    /// All pages are there, or the program has exec'ed something else: only its end is of interest now.
+    fn await_program(&self) {
+        crate::run::wait_for_end(&self.program);
+        self.pager.program_ended(Instant::now());
+    }
+
+    fn serve(&mut self, number: u64) -> std::io::Result<()> {
+        let all = self.processes.all();
+        let Some(process) = all.into_iter().find(|process| u64::from(process.number) == number) else {
+            return Ok(());
+        };
+        for event in process.userfault.events()? {
+            match event {
+                Event::Fault { address, write, thread } => self.fault(&process, address, write, thread),
+                Event::Fork(child) => {
+                    let map = lock(&process.map).clone();
+                    self.add(child, map)?;
+                }
+                Event::Remap { from, to, len } => {
+                    lock(&process.map).remap(from, to, len);
+                    lock(&self.guard).adopt(&process)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fault(&self, process: &Arc<Process>, address: u64, write: bool, thread: u32) {
+        let page = lock(&process.map).page(address);
+        let waiter = Waiter { process: Arc::clone(process), address };
+        match page {
+            Some(page) => self.pager.fault(Fault { page, waiter, write, thread }),
+            // Cannot be: only known ranges are registered. If it is, nobody knows the right bytes.
+            None => tell([(&process.userfault, vec![address..address + 4096])], self.ward.memory),
+        }
+    }
+
+    fn replace_guard(&self) -> std::io::Result<()> {
+        let mut guard = lock(&self.guard);
+        let _ = self.epoll.delete(&*guard);
+        *guard = Guard::start()?;
+        guard.brief(&self.ward)?;
+        for process in self.processes.all() {
+            guard.adopt(&process)?;
+        }
+        self.epoll.add(&*guard, EpollEvent::new(EpollFlags::EPOLLHUP, GUARD))?;
+        Ok(())
+    }
+}
+
+/// Whether the other end of a socket has gone.
+pub(crate) fn hung_up(socket: BorrowedFd<'_>, timeout: nix::poll::PollTimeout) -> bool {
+    debug_assert!(socket.as_raw_fd() >= 0);
+    let mut fds = [nix::poll::PollFd::new(socket, nix::poll::PollFlags::empty())];
+    nix::poll::poll(&mut fds, timeout).is_ok_and(|count| count > 0)
+}

@@ -1,0 +1,154 @@
+//! An image at its source: manifest, indices, and the units in which its pages are fetched on demand.
+
+use std::sync::Arc;
+
+use pagein_image::{
+    Digest, Frame, GroupId, GroupIndex, GroupSet, HEADER_LEN, Manifest, PageNo, object, page_file_name,
+};
+use pagein_model::Policy;
+use pagein_source::{Location, Retry, Source, fetch};
+use tokio::sync::OnceCell;
+
+use crate::stream::ObjectStream;
+use crate::trouble::Trouble;
+
+/// What a page that is not hot has in [`Remote::frame_of_page`].
+const COLD: u32 = u32::MAX;
+
+/// An opened image.
+pub(crate) struct Remote {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) retry: Retry,
+    pub(crate) manifest: Manifest,
+    pub(crate) manifest_digest: Digest,
+    /// Offset of each hot frame in the object `hot`, and the end of the last.
+    pub(crate) frame_offsets: Vec<u64>,
+    /// For each page the hot frame that holds it.
+    frame_of_page: Vec<u32>,
+    cold: OnceCell<Groups>,
+    paged: OnceCell<Groups>,
+}
+
+struct Groups {
+    index: GroupIndex,
+    by_page: Vec<Option<GroupId>>,
+}
+
+/// What is fetched by one request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Unit {
+    HotFrame(usize),
+    Group(GroupId),
+}
+
+/// Reads and checks the manifest at the beginning of `stream`; also returns its stored form.
+pub(crate) async fn read_manifest(
+    stream: &mut ObjectStream,
+    location: &Location,
+    object: &str,
+) -> Result<(Manifest, Vec<u8>), Trouble> {
+    let damaged = |error| Trouble::Image { object: location.object(object), error };
+    let len = Manifest::stored_len(stream.peek(HEADER_LEN).await?).map_err(damaged)?;
+    let stored = stream.take(len).await?;
+    if let Some(pinned) = location.pinned() {
+        Digest(*pinned).check(&stored, "the manifest (pinned in the address)").map_err(damaged)?;
+    }
+    Ok((Manifest::decode(&stored).map_err(damaged)?, stored))
+}
+
+impl Remote {
+    pub(crate) fn new(source: Arc<dyn Source>, retry: Retry, manifest: Manifest, stored: &[u8]) -> Self {
+        let mut frame_offsets = vec![stored.len() as u64];
+        let mut frame_of_page = vec![COLD; manifest.page_count() as usize];
+        let mut rank = 0;
+        for (number, frame) in manifest.hot_frames.iter().enumerate() {
+            frame_offsets.push(frame_offsets[number] + u64::from(frame.stored_len));
+            for page in &manifest.hot_pages[rank..rank + frame.pages as usize] {
+                frame_of_page[page.index()] = number as u32;
+            }
+            rank += frame.pages as usize;
+        }
+        Self {
+            source,
+            retry,
+            manifest,
+            manifest_digest: Digest::of(stored),
+            frame_offsets,
+            frame_of_page,
+            cold: OnceCell::new(),
+            paged: OnceCell::new(),
+        }
+    }
+
+    /// The hot frame that holds `page`.
+    pub(crate) fn frame_of(&self, page: PageNo) -> Option<usize> {
+        let frame = self.frame_of_page[page.index()];
+        (frame != COLD).then_some(frame as usize)
+    }
+
+    /// The pages of a hot frame, in its order.
+    pub(crate) fn frame_pages(&self, number: usize) -> &[PageNo] {
+        let before: u32 = self.manifest.hot_frames[..number].iter().map(|frame| frame.pages).sum();
+        let len = self.manifest.hot_frames[number].pages;
+        &self.manifest.hot_pages[before as usize..(before + len) as usize]
+    }
+
+    /// What to fetch when `page` is needed now.
+    pub(crate) async fn unit(&self, page: PageNo, policy: Policy) -> Result<(Unit, Vec<PageNo>), Trouble> {
+        if let Some(frame) =
+            self.frame_of(page).filter(|_| policy != Policy::Paged || self.manifest.paged.is_none())
+        {
+            return Ok((Unit::HotFrame(frame), self.frame_pages(frame).to_vec()));
+        }
+        let groups = self.groups(policy).await?;
+        let Some(id) = groups.by_page[page.index()] else {
+            let why = format!("page {page} is in no group");
+            let error = pagein_image::ImageError::Invalid { what: "the group index", offset: 0, why };
+            return Err(Trouble::Image { object: self.source.describe(object::COLD_INDEX), error });
+        };
+        Ok((Unit::Group(id), groups.index.group(id).pages.clone()))
+    }
+
+    async fn groups(&self, policy: Policy) -> Result<&Groups, Trouble> {
+        match self.manifest.paged {
+            Some(set) if policy == Policy::Paged => {
+                self.paged.get_or_try_init(|| self.load_index(object::PAGED_INDEX, set)).await
+            }
+            _ => self.cold.get_or_try_init(|| self.load_index(object::COLD_INDEX, self.manifest.cold)).await,
+        }
+    }
+
+    async fn load_index(&self, name: &'static str, set: GroupSet) -> Result<Groups, Trouble> {
+        let stored = fetch(&*self.source, name, None, u64::from(set.index_len), &self.retry).await?;
+        let file_size = self.manifest.file_size;
+        let index = GroupIndex::decode(&stored, &set.index_digest, file_size)
+            .map_err(|error| Trouble::Image { object: self.source.describe(name), error })?;
+        let by_page = index.by_page(file_size);
+        Ok(Groups { index, by_page })
+    }
+
+    /// Fetches, checks and decompresses a unit: the bytes of its pages.
+    pub(crate) async fn fetch(&self, unit: &Unit, policy: Policy) -> Result<Vec<u8>, Trouble> {
+        let (name, range, frame): (String, _, Frame) = match unit {
+            Unit::HotFrame(number) => {
+                let range = self.frame_offsets[*number]..self.frame_offsets[*number + 1];
+                (object::HOT.into(), Some(range), self.manifest.hot_frames[*number])
+            }
+            Unit::Group(id) => {
+                let group = self.groups(policy).await?.index.group(*id);
+                if self.manifest.page_files {
+                    (page_file_name(&group.frame.digest), None, group.frame)
+                } else {
+                    let paged = policy == Policy::Paged && self.manifest.paged.is_some();
+                    let name = if paged { object::PAGED } else { object::COLD };
+                    (name.into(), Some(group.range()), group.frame)
+                }
+            }
+        };
+        let expected = u64::from(frame.stored_len);
+        let place = self.source.describe(&name);
+        let what = range.as_ref().map_or_else(|| "it".into(), |r| format!("bytes {}-{}", r.start, r.end - 1));
+        let stored = fetch(&*self.source, &name, range, expected, &self.retry).await?;
+        frame.decode(&stored, &what).map_err(|error| Trouble::Image { object: place, error })
+    }
+}

@@ -1,0 +1,356 @@
+//! `pagein run`: from a source to a running program.
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pagein_elf::Program;
+use pagein_image::{Manifest, PAGE_SIZE, object};
+use pagein_model::Policy;
+use pagein_source::{Location, Options, Source};
+use pagein_uffd::{Userfault, process};
+
+use crate::eager;
+use crate::exec_file::{exec_file, open_cache};
+use crate::faults::{FaultLoop, hung_up};
+use crate::guard::{Guard, Ward};
+use crate::launch::{check_interpreter, launch, memory_file, pidfd};
+use crate::lazy::{Lazy, LazyPager, Report};
+use crate::remote::{Remote, read_manifest};
+use crate::start::{Front, become_program};
+use crate::stats::Stats;
+use crate::stream::ObjectStream;
+use crate::tell::MemoryId;
+use crate::trouble::Trouble;
+use crate::{Failure, waiter};
+
+/// What to run and how.
+#[derive(Debug, Clone)]
+pub struct RunConfig {
+    /// Where the image is.
+    pub source: Location,
+    /// The program's arguments, without its name.
+    pub args: Vec<OsString>,
+    /// The name that the program is called by; by default that of the image.
+    pub argv0: Option<OsString>,
+    /// How its pages come in; `None` chooses.
+    pub policy: Option<Policy>,
+    /// Where to write the stats.
+    pub stats: Option<PathBuf>,
+    /// Where executable files are put.
+    pub cache: PathBuf,
+    /// Time limits and retries.
+    pub options: Options,
+    /// Say nothing about fallbacks.
+    pub quiet: bool,
+    /// When the command started.
+    pub started: Instant,
+}
+
+/// The first request of a policy that does not stream: enough for the manifest and the pages for exec of most programs.
+const HEAD_LEN: u64 = 32 * 1024;
+
+/// Runs the program. Without stats it takes this process's place and this returns only on failure.
+pub fn run(config: &RunConfig) -> Result<ExitCode, Failure> {
+    let cache = open_cache(&config.cache)?;
+    // The pager leaves the working directory.
+    let source =
+        config.source.clone().absolute().map_err(Trouble::system("cannot find the working directory"))?;
+    let config = &RunConfig { source, ..config.clone() };
+    let argv0 = config.argv0.iter().map(c_string).next().transpose()?;
+    let args = config.args.iter().map(c_string).collect::<Result<Vec<_>, _>>()?;
+    let front = |report: Option<OwnedFd>| {
+        let keep: Vec<_> = report.iter().map(AsRawFd::as_raw_fd).collect();
+        become_program(argv0.as_ref(), &args, &keep, |front| pager(&front, config, &cache, report))
+    };
+    let Some(path) = &config.stats else {
+        return Err(front(None));
+    };
+    // Before the run: a path that cannot be written must not cost a run.
+    let out = File::create(path).map_err(Trouble::file(path))?;
+    let ended = waiter::wait_for(|pipe| {
+        let failure = front(Some(pipe));
+        eprintln!("pagein: {failure}");
+        i32::from(failure.code)
+    })?;
+    let mut stats: Stats = serde_json::from_slice(&ended.report).unwrap_or_default();
+    stats.total_ms = config.started.elapsed().as_secs_f64() * 1e3;
+    stats.exit_status = ended.exit_status();
+    serde_json::to_writer_pretty(&out, &stats)
+        .map_err(|error| Failure::pagein(format!("{}: {error}", path.display())))?;
+    Ok(ended.end_alike())
+}
+
+pub(crate) fn c_string(arg: &OsString) -> Result<CString, Failure> {
+    CString::new(arg.as_bytes()).map_err(|_| Failure::pagein("an argument holds a NUL".into()))
+}
+
+/// The pager's life. The result is an exit status that nobody sees.
+fn pager(front: &Front, config: &RunConfig, cache: &Path, report: Option<OwnedFd>) -> i32 {
+    process::set_title("pagein", &format!("pagein: pager of process {}", front.pid()));
+    let outcome = Guard::start()
+        .map_err(Trouble::system("cannot start the guard"))
+        .and_then(|guard| serve(front, config, cache, report, guard));
+    if let Err(trouble) = outcome {
+        front.fail(&trouble.into());
+        return 1;
+    }
+    0
+}
+
+fn serve(
+    front: &Front,
+    config: &RunConfig,
+    cache: &Path,
+    report: Option<OwnedFd>,
+    guard: Guard,
+) -> Result<(), Trouble> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(Trouble::system("cannot start threads"))?;
+    let outcome = serve_on(&runtime, front, config, cache, report, guard);
+    // In any case: dropping it would wait for threads that wait for the front process.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn serve_on(
+    runtime: &tokio::runtime::Runtime,
+    front: &Front,
+    config: &RunConfig,
+    cache: &Path,
+    report: Option<OwnedFd>,
+    guard: Guard,
+) -> Result<(), Trouble> {
+    let source = pagein_source::open(&config.source, &config.options)?;
+    let session = Session { front, config, cache, source, runtime };
+    let prepared = match session.prepare(config.policy) {
+        Err(trouble) if trouble.allows_eager() => {
+            if !config.quiet {
+                eprintln!("pagein: fetching all of {} before it starts: {trouble}", config.source);
+            }
+            session.prepare(Some(Policy::Original))?
+        }
+        other => other?,
+    };
+    match prepared {
+        Prepared::Complete { path, manifest, policy } => {
+            guard.dismiss();
+            session.run_complete(&path, &manifest, policy, report)
+        }
+        Prepared::Lazy { lazy, program, stream } => session.run_lazy(&lazy, &program, stream, report, guard),
+    }
+}
+
+/// What is needed before exec is here.
+enum Prepared {
+    /// The whole program, as a file.
+    Complete { path: PathBuf, manifest: Box<Manifest>, policy: Policy },
+    /// The pages that the kernel needs.
+    Lazy { lazy: Arc<Lazy>, program: Box<Program>, stream: Option<ObjectStream> },
+}
+
+struct Session<'a> {
+    front: &'a Front,
+    config: &'a RunConfig,
+    cache: &'a Path,
+    source: Arc<dyn Source>,
+    runtime: &'a tokio::runtime::Runtime,
+}
+
+impl Session<'_> {
+    fn prepare(&self, wanted: Option<Policy>) -> Result<Prepared, Trouble> {
+        if wanted != Some(Policy::Original) {
+            Userfault::probe()?;
+        }
+        let socket =
+            self.front.socket().try_clone_to_owned().map_err(Trouble::system("cannot copy a socket"))?;
+        self.runtime.block_on(async {
+            let gone =
+                tokio::task::spawn_blocking(move || hung_up(socket.as_fd(), nix::poll::PollTimeout::NONE));
+            tokio::select! {
+                prepared = self.prepare_async(wanted) => prepared,
+                // Ctrl-C before the start: nothing to clean up, nobody to tell.
+                _ = gone => std::process::exit(1),
+            }
+        })
+    }
+
+    async fn prepare_async(&self, wanted: Option<Policy>) -> Result<Prepared, Trouble> {
+        let new_stream =
+            |object| ObjectStream::new(Arc::clone(&self.source), object, self.config.options.retry());
+        if wanted == Some(Policy::Original) {
+            return self.prepare_complete(new_stream(object::WHOLE)).await;
+        }
+        let streams = !matches!(wanted, Some(Policy::Paged | Policy::ReorderedPaged));
+        let mut stream = new_stream(object::HOT);
+        if !streams {
+            stream.limit_first_request(HEAD_LEN);
+        }
+        let (manifest, stored) = read_manifest(&mut stream, &self.config.source, object::HOT).await?;
+        let policy = match wanted {
+            Some(policy) => policy,
+            None => match self.choose(&manifest) {
+                Choice::Complete(path) => {
+                    let manifest = Box::new(manifest);
+                    return Ok(Prepared::Complete { path, manifest, policy: Policy::Original });
+                }
+                Choice::Policy(Policy::Original) => {
+                    drop(stream);
+                    return self.prepare_complete(new_stream(object::WHOLE)).await;
+                }
+                Choice::Policy(policy) => policy,
+            },
+        };
+        let manifest_len = stored.len() as u64;
+        stream.end =
+            Some(manifest_len + manifest.hot_frames.iter().map(|f| u64::from(f.stored_len)).sum::<u64>());
+        let memory = memory_file(&manifest.name, manifest.file_size)?;
+        let id = memory.id().map_err(Trouble::system("cannot stat the memory file"))?;
+        let memory_id = MemoryId { device: id.0, inode: id.1 };
+        let remote = Remote::new(Arc::clone(&self.source), self.config.options.retry(), manifest, &stored);
+        let lazy = Lazy::new(remote, policy, memory, memory_id, self.runtime.handle().clone());
+        let manifest = &lazy.remote.manifest;
+        lazy.receive_frames(&mut stream, 0, manifest.exec_frames as usize).await?;
+        let read = |offset, len| lazy.memory.read(offset, len).ok();
+        let program = Program::parse(manifest.file_size, read)
+            .map_err(|error| Trouble::Elf { program: manifest.name.clone(), error })?;
+        check_interpreter(&manifest.name, &program)?;
+        let first = manifest.exec_frames as usize;
+        if policy == Policy::Reordered {
+            lazy.receive_frames(&mut stream, first, manifest.hot_frames.len()).await?;
+        }
+        let flows = policy == Policy::Streamed && first < manifest.hot_frames.len();
+        if flows {
+            let expected = manifest.hot_frames[..first].iter().map(|f| f.pages as usize).sum::<usize>();
+            crate::processes::lock(&lazy.table).expect(&manifest.hot_pages[expected..]);
+        }
+        Ok(Prepared::Lazy {
+            lazy: Arc::new(lazy),
+            program: Box::new(program),
+            stream: flows.then_some(stream),
+        })
+    }
+
+    async fn prepare_complete(&self, mut stream: ObjectStream) -> Result<Prepared, Trouble> {
+        let (manifest, _) = read_manifest(&mut stream, &self.config.source, object::WHOLE).await?;
+        let path = eager::fetch_complete(&*self.source, &mut stream, &manifest, self.cache).await?;
+        Ok(Prepared::Complete { path, manifest: Box::new(manifest), policy: Policy::Original })
+    }
+
+    /// `--policy auto`.
+    fn choose(&self, manifest: &Manifest) -> Choice {
+        if let Some(path) = eager::find_complete(self.cache, manifest) {
+            return Choice::Complete(path);
+        }
+        // A program that reads its own file must find all of it; one that was never recorded would pay a round trip for
+        // nearly every page.
+        let whole_first = manifest.reads_self || manifest.traces == 0;
+        Choice::Policy(if whole_first { Policy::Original } else { Policy::Streamed })
+    }
+
+    fn first_stats(&self, manifest: &Manifest, policy: Policy) -> Stats {
+        Stats {
+            policy: policy.to_string(),
+            program: manifest.name.clone(),
+            source: self.config.source.to_string(),
+            exec_ms: self.config.started.elapsed().as_secs_f64() * 1e3,
+            ..Stats::default()
+        }
+    }
+
+    fn run_complete(
+        &self,
+        path: &Path,
+        manifest: &Manifest,
+        policy: Policy,
+        report: Option<OwnedFd>,
+    ) -> Result<(), Trouble> {
+        let program = report.as_ref().map(|_| pidfd(self.front.pid())).transpose()?;
+        let wire = self.source.wire();
+        let stats = Stats {
+            wire_bytes: wire.bytes,
+            requests: wire.requests,
+            rtt_ms: wire.first_byte_min.map(|time| time.as_secs_f64() * 1e3),
+            pages_total: manifest.page_count(),
+            pages_installed: manifest.page_count(),
+            ..self.first_stats(manifest, policy)
+        };
+        self.front.exec(path, None).map_err(Trouble::system("cannot start the program"))?;
+        if let (Some(report), Some(program)) = (report, program) {
+            wait_for_end(&program);
+            let _ = serde_json::to_writer(File::from(report), &stats);
+        }
+        Ok(())
+    }
+
+    fn run_lazy(
+        &self,
+        lazy: &Arc<Lazy>,
+        program: &Program,
+        stream: Option<ObjectStream>,
+        report: Option<OwnedFd>,
+        guard: Guard,
+    ) -> Result<(), Trouble> {
+        if let Some(stream) = stream {
+            self.runtime.spawn(Arc::clone(lazy).receive_rest(stream));
+        }
+        let manifest = &lazy.remote.manifest;
+        let page = |number: pagein_image::PageNo| lazy.memory.read(number.offset().0, PAGE_SIZE);
+        let command = self.relaunch_command(&lazy.remote.manifest_digest.0);
+        let file = exec_file(self.cache, &manifest.name, manifest.file_size, program, page, &command)?;
+        let ward = Ward {
+            program: manifest.name.clone(),
+            source: self.config.source.to_string(),
+            memory: lazy.memory_id,
+        };
+        let pager = LazyPager(Arc::clone(lazy));
+        let watched = pidfd(self.front.pid())?;
+        let mut faults = FaultLoop::new(&pager, guard, ward, watched)
+            .map_err(Trouble::system("cannot watch for faults"))?;
+        let _ = lazy.processes.set(Arc::clone(&faults.processes));
+        let launched = launch(self.front, &file, program, &lazy.memory)?;
+        if let Some(pipe) = report {
+            let stats = self.first_stats(manifest, lazy.policy);
+            lazy.set_report(Report { pipe: pipe.into(), stats });
+        }
+        launched.go(|userfault, map| {
+            faults.add(userfault, map).map_err(Trouble::system("cannot watch the program's faults"))
+        })?;
+        faults.run().map_err(Trouble::system("the pager failed"))
+    }
+
+    /// What starts this program again when it execs its own file.
+    fn relaunch_command(&self, manifest_digest: &[u8; 32]) -> Vec<Option<Vec<u8>>> {
+        let this = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+        let mut words: Vec<Option<Vec<u8>>> =
+            vec![Some(this.into_os_string().into_vec()), Some(b"run".to_vec())];
+        if let Some(policy) = self.config.policy {
+            words.push(Some(format!("--policy={policy}").into_bytes()));
+        }
+        words.push(Some([b"--cache=", self.cache.as_os_str().as_bytes()].concat()));
+        words.push(Some(b"--argv0".to_vec()));
+        words.push(None);
+        words.push(Some(self.config.source.argument(manifest_digest).into_bytes()));
+        words.push(Some(b"--".to_vec()));
+        words
+    }
+}
+
+enum Choice {
+    Complete(PathBuf),
+    Policy(Policy),
+}
+
+/// Waits for the process behind a pidfd.
+pub(crate) fn wait_for_end(fd: &OwnedFd) {
+    let mut fds = [nix::poll::PollFd::new(fd.as_fd(), nix::poll::PollFlags::POLLIN)];
+    while nix::poll::poll(&mut fds, nix::poll::PollTimeout::NONE) == Err(nix::errno::Errno::EINTR) {}
+}

@@ -1,0 +1,151 @@
+//! One process becomes two: the pager, and the program in the place of the process that the user started.
+//!
+//! The program keeps the pid, the parent, the terminal and the process group of the command that was typed, so signals,
+//! job control and the exit status need no help from anyone. The pager is nobody's child and lives in a session of its
+//! own: the program sees no child that it did not start, and Ctrl-C does not reach the pager.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::unistd::{Pid, getpid};
+use pagein_uffd::{inherited, process};
+
+use crate::Failure;
+
+/// Largest message between the two: a tag, a path or an error text.
+const MESSAGE_LIMIT: usize = 64 * 1024;
+const EXEC: u8 = b'E';
+const READY: u8 = b'R';
+const FAIL: u8 = b'F';
+
+/// The pager's end of the conversation with the process that is about to become the program.
+pub(crate) struct Front {
+    socket: OwnedFd,
+    pid: Pid,
+}
+
+impl Front {
+    /// The process that becomes the program.
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// The socket; it reports a hang-up when the other side has gone or exec'ed.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Makes the process exec `path`. With a memory file, returns the number under which the program holds it.
+    pub(crate) fn exec(&self, path: &Path, memory: Option<BorrowedFd<'_>>) -> io::Result<Option<RawFd>> {
+        let mut message = vec![EXEC];
+        message.extend_from_slice(path.as_os_str().as_bytes());
+        process::send(&self.socket, &message, memory.as_slice())?;
+        if memory.is_none() {
+            return Ok(None);
+        }
+        let (answer, _) = process::receive(&self.socket, 16)?;
+        let number = answer.strip_prefix(&[READY]).and_then(|rest| rest.try_into().ok());
+        let gone = || io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended");
+        number.map(|bytes| Some(RawFd::from_ne_bytes(bytes))).ok_or_else(gone)
+    }
+
+    /// Makes the process report `failure` and exit.
+    pub(crate) fn fail(&self, failure: &Failure) {
+        let mut message = vec![FAIL, failure.code];
+        message.extend_from_slice(failure.text.as_bytes());
+        message.truncate(MESSAGE_LIMIT);
+        // If it has gone there is nobody to tell.
+        let _ = process::send(&self.socket, &message, &[]);
+    }
+}
+
+/// Runs `pager` in a detached process and becomes the program that it prepares. Returns only if that fails.
+///
+/// `argv0` is the name that the program is called by; by default its file name.
+///
+/// `keep` are descriptors that the pager needs; all others but the standard ones are closed in it, so that no pipe of
+/// the program's is held open.
+pub(crate) fn become_program(
+    argv0: Option<&CString>,
+    args: &[CString],
+    keep: &[RawFd],
+    pager: impl FnOnce(Front) -> i32,
+) -> Failure {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags);
+    let (mine, theirs) = match pair {
+        Ok(pair) => pair,
+        Err(error) => return Failure::pagein(format!("cannot make a socket: {error}")),
+    };
+    let pid = getpid();
+    let mut kept = keep.to_vec();
+    kept.push(theirs.as_raw_fd());
+    let forked = process::fork_detached(move || {
+        detach_descriptors(&kept);
+        pager(Front { socket: theirs, pid })
+    });
+    if let Err(error) = forked {
+        return Failure::pagein(format!("cannot start the pager: {error}"));
+    }
+    follow(&mine, argv0, args)
+}
+
+/// Does what the pager says.
+fn follow(socket: &OwnedFd, argv0: Option<&CString>, args: &[CString]) -> Failure {
+    let (message, fds) = match process::receive(socket, MESSAGE_LIMIT) {
+        Ok(received) => received,
+        Err(error) => return Failure::pagein(format!("lost the pager: {error}")),
+    };
+    match message.split_first() {
+        Some((&EXEC, path)) => {
+            let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+            let name = argv0.cloned().or_else(|| CString::new(name).ok());
+            let argv: Vec<CString> = name.into_iter().chain(args.iter().cloned()).collect();
+            exec(socket, path, fds.first(), &argv)
+        }
+        Some((&FAIL, [code, text @ ..])) => {
+            Failure { code: *code, text: String::from_utf8_lossy(text).into_owned() }
+        }
+        _ => Failure::pagein("the pager ended before the program was started".to_owned()),
+    }
+}
+
+fn exec(socket: &OwnedFd, path: &[u8], memory: Option<&OwnedFd>, argv: &[CString]) -> Failure {
+    let shown = PathBuf::from(OsStr::from_bytes(path));
+    let Ok(path) = CString::new(path) else {
+        return Failure::pagein(format!("{} holds a NUL", shown.display()));
+    };
+    if let Some(memory) = memory {
+        let kept = fcntl(memory, FcntlArg::F_SETFD(FdFlag::empty()));
+        let mut answer = vec![READY];
+        answer.extend_from_slice(&memory.as_raw_fd().to_ne_bytes());
+        if let Err(error) = kept.map_err(io::Error::from).and_then(|_| process::send(socket, &answer, &[])) {
+            return Failure::pagein(format!("lost the pager: {error}"));
+        }
+    }
+    inherited::restore();
+    let error = process::exec(&path, argv);
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; its directory may be mounted noexec: choose another one with --cache DIR"
+        }
+        io::ErrorKind::NotFound => "; the program's dynamic linker is not installed here",
+        _ => "",
+    };
+    Failure { code: Failure::CANNOT_RUN, text: format!("cannot execute {}: {error}{hint}", shown.display()) }
+}
+
+/// Closes what the pager has no business with, and frees the working directory.
+fn detach_descriptors(keep: &[RawFd]) {
+    process::close_others(keep);
+    if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+        let _ = nix::unistd::dup2_stdin(&null);
+        let _ = nix::unistd::dup2_stdout(&null);
+    }
+    let _ = std::env::set_current_dir("/");
+}

@@ -1,0 +1,36 @@
+//! What a run reports: `--stats`.
+
+use serde::{Deserialize, Serialize};
+
+/// The pager's part of a run's stats; the waiting process adds the end.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// The policy that was used.
+    pub policy: String,
+    /// The program's name.
+    pub program: String,
+    /// Where it came from.
+    pub source: String,
+    /// Bytes of response bodies received until the program ended.
+    pub wire_bytes: u64,
+    /// Requests made.
+    pub requests: u64,
+    /// Pages of the program file.
+    pub pages_total: u32,
+    /// Pages in the memory file at the end.
+    pub pages_installed: u32,
+    /// Faults that reached the pager.
+    pub faults: u64,
+    /// Faults on pages that had to be requested.
+    pub demand_faults: u64,
+    /// Milliseconds from the start of the command to the program's first instruction.
+    pub exec_ms: f64,
+    /// Milliseconds from the start of the command to the program's end.
+    pub total_ms: f64,
+    /// Bytes per second at which the hot object came in, if it did.
+    pub bandwidth_bps: Option<f64>,
+    /// Smallest time from a request to its answer, milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// The program's exit status, 128+N if signal N ended it.
+    pub exit_status: i32,
+}

@@ -1,0 +1,133 @@
+//! One object read from its beginning while it arrives, resumed where it broke off.
+
+use std::sync::Arc;
+
+use pagein_source::{Body, Retry, Source, SourceError};
+
+/// An object on its way.
+pub(crate) struct ObjectStream {
+    source: Arc<dyn Source>,
+    object: &'static str,
+    retry: Retry,
+    body: Option<Body>,
+    /// Received and not taken.
+    buffer: Vec<u8>,
+    /// Offset in the object behind the buffer, bytes.
+    position: u64,
+    /// Bytes of the object that need not be read, if the server cannot resume and sends it from the start.
+    skip: u64,
+    /// Size of the object, as soon as it is known.
+    pub(crate) end: Option<u64>,
+    /// The first request asks for this many bytes only.
+    first_len: Option<u64>,
+}
+
+impl ObjectStream {
+    pub(crate) fn new(source: Arc<dyn Source>, object: &'static str, retry: Retry) -> Self {
+        Self {
+            source,
+            object,
+            retry,
+            body: None,
+            buffer: Vec::new(),
+            position: 0,
+            skip: 0,
+            end: None,
+            first_len: None,
+        }
+    }
+
+    /// Asks for `len` bytes first, and for the rest only if it is taken.
+    pub(crate) fn limit_first_request(&mut self, len: u64) {
+        self.first_len = Some(len);
+    }
+
+    /// Bytes received so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.position
+    }
+
+    /// The next `len` bytes. A broken transfer is resumed; what cannot be resumed is an error.
+    pub(crate) async fn take(&mut self, len: usize) -> Result<Vec<u8>, SourceError> {
+        self.fill(len).await?;
+        let rest = self.buffer.split_off(len);
+        Ok(std::mem::replace(&mut self.buffer, rest))
+    }
+
+    /// The next `len` bytes, which stay.
+    pub(crate) async fn peek(&mut self, len: usize) -> Result<&[u8], SourceError> {
+        self.fill(len).await?;
+        Ok(&self.buffer[..len])
+    }
+
+    async fn fill(&mut self, len: usize) -> Result<(), SourceError> {
+        let mut failures = 0;
+        while self.buffer.len() < len {
+            match self.more().await {
+                Ok(()) => failures = 0,
+                Err(error) if !error.is_transient() => return Err(error),
+                Err(error) => {
+                    self.body = None;
+                    failures += 1;
+                    if failures >= self.retry.attempts {
+                        return Err(SourceError::GaveUp { attempts: failures, last: Box::new(error) });
+                    }
+                    tokio::time::sleep(self.retry.pause(failures)).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn more(&mut self) -> Result<(), SourceError> {
+        if self.body.is_none() {
+            self.body = Some(self.open().await?);
+        }
+        let body = self.body.as_mut().expect("opened above");
+        let chunk = match body.chunk().await {
+            // The object is shorter than the first request.
+            Err(SourceError::Truncated { .. }) if self.first_len.take().is_some() => {
+                self.body = None;
+                return Ok(());
+            }
+            chunk => chunk?,
+        };
+        let Some(chunk) = chunk else {
+            if self.first_len.take().is_some() {
+                // All of the first part is here and more is wanted.
+                self.body = None;
+                return Ok(());
+            }
+            let expected = self.end.unwrap_or(self.position + 1);
+            let place = self.source.describe(self.object);
+            return Err(SourceError::Truncated { place, expected, got: self.position });
+        };
+        let skipped = self.skip.min(chunk.len() as u64);
+        self.skip -= skipped;
+        let fresh = &chunk[skipped as usize..];
+        self.position += fresh.len() as u64;
+        self.buffer.extend_from_slice(fresh);
+        Ok(())
+    }
+
+    async fn open(&mut self) -> Result<Body, SourceError> {
+        self.skip = 0;
+        if self.position > 0
+            && let Some(end) = self.end
+        {
+            match self.source.get(self.object, Some(self.position..end)).await {
+                Err(error) if matches!(error.kind(), SourceError::RangeIgnored { .. }) => {}
+                other => return other,
+            }
+        }
+        if let Some(len) = self.first_len {
+            match self.source.get(self.object, Some(0..len)).await {
+                // No ranges here, or an object that is shorter than that: the whole of it, whatever it was.
+                Err(_) => self.first_len = None,
+                body => return body,
+            }
+        }
+        self.skip = self.position;
+        self.source.get(self.object, None).await
+    }
+}

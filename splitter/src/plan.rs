@@ -1,0 +1,151 @@
+//! Which pages travel together, and in which order.
+
+use pagein_image::{PageNo, page_count};
+use pagein_model::{HotPage, hot_order};
+
+use crate::input::Input;
+
+/// Pages of the first hot frames after those for exec. They grow: the first must be there soon, and long ones compress
+/// better (64 pages: within 5 % of one long stream).
+const FIRST_FRAME_PAGES: usize = 8;
+const LAST_FRAME_PAGES: usize = 64;
+/// Pages of a frame of the object `whole`: 8 MiB, the window of zstd -19, so that nothing is lost against one stream.
+const WHOLE_FRAME_PAGES: usize = 2048;
+
+/// The decisions of a cut, as lists of pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The hot pages, frame by frame.
+    pub hot_frames: Vec<Vec<PageNo>>,
+    /// For each hot page how many traces touched it.
+    pub hot_touched: Vec<u32>,
+    /// Number of the first hot frames that hold what the kernel reads at exec.
+    pub exec_frames: u32,
+    /// Groups of the pages that are not hot: first those that some trace touched, in touch order, then in file order.
+    pub cold: Vec<Vec<PageNo>>,
+    /// Groups of all pages in file order.
+    pub paged: Vec<Vec<PageNo>>,
+    /// All pages, hot first, in long frames.
+    pub whole_frames: Vec<Vec<PageNo>>,
+}
+
+impl Plan {
+    pub(crate) fn new(input: &Input, min_probability: f64, group_pages: u32) -> Self {
+        let count = page_count(input.file.len() as u64);
+        let exec_pages = input.program.exec_pages();
+        let touched = hot_order(&input.traces, count);
+        let traces = input.traces.len().max(1) as f64;
+        let is_exec = |page: &HotPage| exec_pages.contains(&page.page);
+        let is_hot = |page: &HotPage| f64::from(page.touched) / traces >= min_probability;
+        let (hot, warm): (Vec<HotPage>, Vec<HotPage>) =
+            touched.iter().filter(|page| !is_exec(page)).partition(|page| is_hot(page));
+
+        let exec: Vec<PageNo> = exec_pages.iter().copied().collect();
+        let touched_of =
+            |page: &PageNo| touched.iter().find(|hot| hot.page == *page).map_or(0, |hot| hot.touched);
+        let hot_touched = exec.iter().map(touched_of).chain(hot.iter().map(|hot| hot.touched)).collect();
+        let hot_pages: Vec<PageNo> = hot.iter().map(|hot| hot.page).collect();
+
+        let mut is_listed = vec![false; count as usize];
+        for page in exec.iter().chain(&hot_pages) {
+            is_listed[page.index()] = true;
+        }
+        let rest: Vec<PageNo> = (0..count).map(PageNo).filter(|page| !is_listed[page.index()]).collect();
+        let whole: Vec<PageNo> = exec.iter().chain(&hot_pages).chain(&rest).copied().collect();
+
+        let warm: Vec<PageNo> = warm.iter().map(|page| page.page).collect();
+        for page in &warm {
+            is_listed[page.index()] = true;
+        }
+        let untouched: Vec<PageNo> = rest.into_iter().filter(|page| !is_listed[page.index()]).collect();
+        let groups = |pages: &[PageNo]| -> Vec<Vec<PageNo>> {
+            pages.chunks(group_pages as usize).map(<[PageNo]>::to_vec).collect()
+        };
+        let all: Vec<PageNo> = (0..count).map(PageNo).collect();
+
+        let mut hot_frames = vec![exec];
+        hot_frames.extend(growing(&hot_pages));
+        Self {
+            hot_frames,
+            hot_touched,
+            exec_frames: 1,
+            cold: [groups(&warm), groups(&untouched)].concat(),
+            paged: groups(&all),
+            whole_frames: whole.chunks(WHOLE_FRAME_PAGES).map(<[PageNo]>::to_vec).collect(),
+        }
+    }
+}
+
+/// Cuts `pages` into frames that double in size.
+fn growing(mut pages: &[PageNo]) -> Vec<Vec<PageNo>> {
+    let mut frames = Vec::new();
+    let mut size = FIRST_FRAME_PAGES;
+    while !pages.is_empty() {
+        let (frame, rest) = pages.split_at(size.min(pages.len()));
+        frames.push(frame.to_vec());
+        pages = rest;
+        size = (size * 2).min(LAST_FRAME_PAGES);
+    }
+    frames
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagein_elf::Program;
+    use pagein_image::Digest;
+    use pagein_model::{Access, FirstTouch, Trace};
+    use proptest::prelude::*;
+
+    fn input(traces: &[Vec<u32>]) -> Input {
+        let file = std::fs::read("/bin/bash").expect("every Linux test machine has bash");
+        let touch = |&page: &u32| FirstTouch {
+            time_us: 0,
+            page: PageNo(page),
+            access: Access::Read,
+            process: 1,
+            thread: 1,
+        };
+        let trace =
+            |pages: &Vec<u32>| Trace { touches: pages.iter().map(touch).collect(), ..Trace::default() };
+        Input {
+            name: "bash".into(),
+            digest: Digest::of(&file),
+            program: Program::parse_file(&file).unwrap(),
+            file,
+            traces: traces.iter().map(trace).collect(),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn every_page_is_somewhere_exactly_once(
+            traces in prop::collection::vec(prop::collection::hash_set(0u32..250, 0..80), 0..4),
+            group_pages in 1u32..40,
+            min in 0.0..1.0f64,
+        ) {
+            let traces: Vec<Vec<u32>> = traces.into_iter().map(|set| set.into_iter().collect()).collect();
+            let input = input(&traces);
+            let plan = Plan::new(&input, min, group_pages);
+            let all: Vec<PageNo> = (0..page_count(input.file.len() as u64)).map(PageNo).collect();
+            let sorted = |mut pages: Vec<PageNo>| { pages.sort(); pages };
+            let hot = plan.hot_frames.concat();
+            prop_assert_eq!(&sorted([hot.clone(), plan.cold.concat()].concat()), &all);
+            prop_assert_eq!(&sorted(plan.whole_frames.concat()), &all);
+            prop_assert_eq!(&plan.paged.concat(), &all);
+            prop_assert_eq!(&plan.whole_frames.concat()[..hot.len()], &hot[..]);
+            prop_assert_eq!(plan.hot_touched.len(), hot.len());
+            let exec: Vec<PageNo> = input.program.exec_pages().into_iter().collect();
+            prop_assert_eq!(&plan.hot_frames[0], &exec);
+        }
+    }
+
+    #[test]
+    fn rare_pages_are_cold_but_lie_together() {
+        let plan = Plan::new(&input(&[vec![0, 50, 60], vec![0, 60], vec![60, 70]]), 0.5, 16);
+        let hot = plan.hot_frames.concat();
+        assert!(hot.contains(&PageNo(60)) && !hot.contains(&PageNo(50)));
+        assert_eq!(plan.cold[0], [PageNo(50), PageNo(70)]);
+    }
+}
