@@ -31,7 +31,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             let options = Options {
                 pointers: on("NO_POINTERS"),
                 jump_tables: on("NO_TABLES"),
-                even_without_gain: !on("FORCE"),
+                clip_over: std::env::var("CLIP").ok().and_then(|n| n.parse().ok()), even_without_gain: !on("FORCE"),
             };
             let (bytes, report) = relayout(&fs::read(app)?, &order?, &options)?;
             let _ = fs::remove_file(out);

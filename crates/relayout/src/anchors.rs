@@ -65,7 +65,7 @@ pub(crate) fn find(
 pub(crate) fn pages(text: &Text, all: &[usize], layout: &Layout) -> (usize, usize) {
     let range = |f: &usize| (text.function(*f).start, text.function(*f).len);
     let before = Touched::of(all.iter().map(range));
-    let stay = Touched::of(all.iter().filter(|f| layout.clone_of(**f).is_none()).map(range));
+    let stay = Touched::of(all.iter().filter(|f| layout.clones_of(**f).is_empty()).map(range));
     let clones = Touched::of([(layout.start, layout.end - layout.start)]);
     (before.pages, stay.pages + clones.pages)
 }

@@ -4,7 +4,7 @@ use crate::Untreatable;
 use crate::arch::{self, FILLER, Kind, Reference};
 use crate::bytes::displacement;
 use crate::elf::Program;
-use crate::layout::Layout;
+use crate::layout::{Layout, part_of};
 use crate::patch::Patches;
 use crate::pointers::Pointers;
 use crate::text::Text;
@@ -28,11 +28,17 @@ pub(crate) fn clones(
 ) -> Result<Vec<u8>, Untreatable> {
     let mut code = vec![FILLER; (layout.end - layout.start) as usize];
     for clone in &layout.clones {
-        let (f, Ok(decoded)) = (text.function(clone.function), &text.decoded[clone.function]) else {
-            continue;
+        let f = text.function(clone.function);
+        let from = f.start + clone.from;
+        let original = program.at(from, clone.copied).ok_or(Untreatable::Malformed("a function lies outside the file"))?;
+        let part;
+        let decoded = match &text.decoded[clone.function] {
+            Ok(whole) if clone.whole => whole,
+            _ => {
+                part = part_of(program, f, clone.from, clone.copied);
+                part.as_ref().ok_or(Untreatable::Malformed("a part of a function cannot be decoded"))?
+            }
         };
-        let original =
-            program.at(f.start, f.len).ok_or(Untreatable::Malformed("a function lies outside the file"))?;
         let base = (clone.start - layout.start) as usize;
         let out = &mut code[base..base + clone.len as usize];
         out[..original.len()].copy_from_slice(original);
@@ -41,11 +47,13 @@ pub(crate) fn clones(
             let value = displacement(clone.start + u64::from(r.next), to).ok_or(Untreatable::TooLarge)?;
             out[r.at as usize..r.at as usize + 4].copy_from_slice(&value.to_le_bytes());
         }
-        if let Some((_, at, new)) = pointers.main.filter(|(function, _, _)| *function == clone.function) {
+        let main = pointers.main.filter(|(function, _, _)| clone.whole && *function == clone.function);
+        if let Some((_, at, new)) = main {
             out[at as usize..at as usize + 4].copy_from_slice(&(new as u32).to_le_bytes());
         }
         if decoded.open_end {
-            let to = layout.map(text, f.end()).unwrap_or(f.end());
+            let next = from + clone.copied;
+            let to = layout.map(text, next).unwrap_or(next);
             let jump = arch::jump(clone.start + clone.copied, to).ok_or(Untreatable::TooLarge)?;
             out[original.len()..].copy_from_slice(&jump);
         }

@@ -1,22 +1,29 @@
 //! Which functions are cloned, and where each clone goes.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::ops::Range;
 
-use crate::arch::{CODE_ALIGN, JUMP_SIZE};
+use crate::arch::{self, CODE_ALIGN, Decoded, JUMP_SIZE};
+use crate::clip;
 use crate::elf::Program;
+use crate::functions::Function;
 use crate::text::Text;
 use crate::{Refusals, Untreatable};
 
-/// A function's copy.
+/// A function's copy, or the copy of a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Clone {
     /// Index of the original.
     pub(crate) function: usize,
+    /// Offset in the original of the first byte copied.
+    pub(crate) from: u64,
     pub(crate) start: u64,
     /// Bytes copied from the original.
     pub(crate) copied: u64,
     /// Bytes in all: with the jump back at an open end.
     pub(crate) len: u64,
+    /// Whether it is all of the function.
+    pub(crate) whole: bool,
 }
 
 /// All clones, in the order in which they lie.
@@ -24,52 +31,107 @@ pub(crate) struct Layout {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) clones: Vec<Clone>,
-    /// Beside the functions: index into `clones`.
-    by_function: Vec<Option<u32>>,
+    /// Beside the functions: which of `clones` are theirs, in ascending order of `from`.
+    by_function: Vec<Range<usize>>,
+}
+
+/// A function to clone; `parts` are offsets in it, empty for all of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) function: usize,
+    pub(crate) parts: Vec<Range<u32>>,
 }
 
 impl Layout {
-    /// Places clones of `wanted` (function indices in order) one after the other from `start` on.
-    pub(crate) fn place(text: &Text, wanted: &[usize], start: u64) -> Self {
-        let mut by_function = vec![None; text.decoded.len()];
+    /// Places clones of what is wanted one after the other from `start` on.
+    pub(crate) fn place(program: &Program<'_>, text: &Text, wanted: &[Wanted], start: u64) -> Self {
+        let mut by_function = vec![0..0; text.decoded.len()];
         let mut clones: Vec<Clone> = Vec::with_capacity(wanted.len());
         let mut at = start;
-        for &function in wanted {
-            let (f, Ok(decoded)) = (text.function(function), &text.decoded[function]) else { continue };
-            // As aligned as the original, so that what it aligns inside stays aligned.
-            let align = (1u64 << f.start.trailing_zeros().min(63)).min(CODE_ALIGN);
-            at = crate::bytes::align_up(at, align);
-            let len = f.len + if decoded.open_end { JUMP_SIZE } else { 0 };
-            by_function[function] = Some(clones.len() as u32);
-            clones.push(Clone { function, start: at, copied: f.len, len });
-            at += len;
+        for Wanted { function, parts } in wanted {
+            let (f, Ok(decoded)) = (text.function(*function), &text.decoded[*function]) else { continue };
+            let first = clones.len();
+            if parts.is_empty() {
+                // As aligned as the original, so that what it aligns inside stays aligned.
+                let align = (1u64 << f.start.trailing_zeros().min(63)).min(CODE_ALIGN);
+                at = crate::bytes::align_up(at, align);
+                let len = f.len + if decoded.open_end { JUMP_SIZE } else { 0 };
+                clones.push(Clone { function: *function, from: 0, start: at, copied: f.len, len, whole: true });
+                at += len;
+            }
+            for part in parts {
+                let (from, copied) = (u64::from(part.start), u64::from(part.end - part.start));
+                let open = part_of(program, f, from, copied).is_some_and(|d| d.open_end);
+                // The same place in a line of code as in the original.
+                at += f.start.wrapping_add(from).wrapping_sub(at) % CODE_ALIGN;
+                let len = copied + if open { JUMP_SIZE } else { 0 };
+                clones.push(Clone { function: *function, from, start: at, copied, len, whole: false });
+                at += len;
+            }
+            by_function[*function] = first..clones.len();
         }
         Self { start, end: at, clones, by_function }
     }
 
-    pub(crate) fn clone_of(&self, function: usize) -> Option<&Clone> {
-        self.by_function[function].map(|n| &self.clones[n as usize])
+    /// The clones of a function: one, or its fragments.
+    pub(crate) fn clones_of(&self, function: usize) -> &[Clone] {
+        &self.clones[self.by_function[function].clone()]
     }
 
     /// Where the instruction at `addr` was copied to.
     pub(crate) fn map(&self, text: &Text, addr: u64) -> Option<u64> {
         let (function, offset) = text.instruction(addr)?;
-        Some(self.clone_of(function)?.start + u64::from(offset))
+        let offset = u64::from(offset);
+        let clones = self.clones_of(function);
+        let clone = &clones[clones.partition_point(|c| c.from <= offset).checked_sub(1)?];
+        (offset - clone.from < clone.copied).then(|| clone.start + (offset - clone.from))
     }
 }
 
-/// The functions to clone: those of `order` that may be, each once. Counts what is refused and why.
-pub(crate) fn select(text: &Text, order: &[u64], refusals: &mut Refusals) -> Vec<usize> {
-    let mut seen = HashSet::new();
-    let mut wanted = Vec::new();
+/// A part of a function, decoded as if it were a function: branches that leave the part are references.
+pub(crate) fn part_of(program: &Program<'_>, f: &Function, from: u64, len: u64) -> Option<Decoded> {
+    arch::decode(program.at(f.start + from, len)?, f.start + from).ok()
+}
+
+/// The functions to clone: those of `order` that may be, each once, at its first mention. Counts what is refused and why. With
+/// `clip_over`, functions larger than that are cut to the blocks that `order` names, where `clippable` allows every part.
+pub(crate) fn select(
+    program: &Program<'_>,
+    text: &Text,
+    order: &[u64],
+    clip_over: Option<u64>,
+    clippable: impl Fn(&Function, &Range<u32>) -> bool,
+    refusals: &mut Refusals,
+) -> Vec<Wanted> {
+    let mut place: HashMap<usize, Option<usize>> = HashMap::new();
+    let mut wanted: Vec<Wanted> = Vec::new();
+    let mut touched: Vec<Vec<u32>> = Vec::new();
     for addr in order {
-        let Some(index) = text.functions.find(*addr) else { continue };
-        if !seen.insert(index) {
-            continue;
+        let Some(function) = text.functions.find(*addr) else { continue };
+        let place = place.entry(function).or_insert_with(|| match &text.decoded[function] {
+            Ok(_) => {
+                wanted.push(Wanted { function, parts: Vec::new() });
+                touched.push(Vec::new());
+                Some(wanted.len() - 1)
+            }
+            Err(why) => {
+                *refusals.entry(*why).or_default() += 1;
+                None
+            }
+        });
+        if let Some(place) = *place {
+            touched[place].push((addr - text.function(function).start) as u32);
         }
-        match &text.decoded[index] {
-            Ok(_) => wanted.push(index),
-            Err(why) => *refusals.entry(*why).or_default() += 1,
+    }
+    for (wanted, touched) in wanted.iter_mut().zip(touched) {
+        let f = text.function(wanted.function);
+        let Some(code) = program.at(f.start, f.len).filter(|_| clip_over.is_some_and(|over| f.len > over)) else {
+            continue;
+        };
+        let parts = clip::fragments(code, f.start, &touched).unwrap_or_default();
+        let decodes = |r: &Range<u32>| part_of(program, f, u64::from(r.start), u64::from(r.end - r.start)).is_some();
+        if parts.iter().all(|r| decodes(r) && clippable(f, r)) {
+            wanted.parts = parts;
         }
     }
     wanted

@@ -18,7 +18,8 @@
 //! | function pointers: all references to an address, or none | `pointers` |
 //! | jump tables | `tables` |
 //! | the copies, and the way back from the originals | `emit` |
-//! | unwind tables | `unwind` |
+//! | large functions are cut to what was touched | `clip` |
+//! | unwind tables | `unwind`, `encoding`; of fragments: `rows`, `lsda` |
 //! | one more program header, the new file | `headers`, `write` |
 //! | the new file is read again and compared | `verify` |
 //!
@@ -27,15 +28,19 @@
 mod anchors;
 mod arch;
 mod bytes;
+mod clip;
 mod elf;
 mod emit;
+mod encoding;
 mod functions;
 mod gopclntab;
 mod headers;
 mod layout;
+mod lsda;
 mod patch;
 mod pointers;
 mod report;
+mod rows;
 mod tables;
 mod text;
 mod touched;
@@ -49,6 +54,7 @@ pub use touched::{Points, Touched, points};
 pub use verify::Mismatch;
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use elf::Program;
 use layout::Layout;
@@ -74,13 +80,16 @@ pub struct Options {
     pub pointers: bool,
     /// Redirect the entries of jump tables.
     pub jump_tables: bool,
+    /// Cut functions with more bytes than this to the blocks that the order names (see [`points`]). `None` where the order names
+    /// only function entries, or all of a function's other blocks would be cut off.
+    pub clip_over: Option<u64>,
     /// Clone every function that can be, even where the pages say that it is better left, or that nothing is gained.
     pub even_without_gain: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { pointers: true, jump_tables: true, even_without_gain: false }
+        Self { pointers: true, jump_tables: true, clip_over: None, even_without_gain: false }
     }
 }
 
@@ -109,7 +118,11 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
     }
     let text = Text::read(&program, functions);
     let mut report = Report::default();
-    let wanted = layout::select(&text, order, &mut report.refused);
+    let tables = unwind::Tables::read(&program)?;
+    let clippable = |f: &Function, r: &Range<u32>| {
+        tables.can_split(f.start, f.len, u64::from(r.start), u64::from(r.end - r.start))
+    };
+    let wanted = layout::select(&program, &text, order, options.clip_over, clippable, &mut report.refused);
     if wanted.is_empty() {
         return Err(Untreatable::NothingToClone);
     }
@@ -123,16 +136,17 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
             Ok(Pointers::default())
         }
     };
-    let everything = Layout::place(&text, &wanted, start);
+    let everything = Layout::place(&program, &text, &wanted, start);
     let pointers = redirect(&everything, &mut Patches::default())?;
     let anchored = if options.even_without_gain {
         HashSet::new()
     } else {
         anchors::find(&program, &text, &everything, &pointers)
     };
-    let cloned: Vec<usize> = wanted.iter().copied().filter(|f| !anchored.contains(f)).collect();
-    let layout = Layout::place(&text, &cloned, start);
-    (report.pages_before, report.pages_after) = anchors::pages(&text, &wanted, &layout);
+    let all: Vec<usize> = wanted.iter().map(|w| w.function).collect();
+    let cloned: Vec<_> = wanted.into_iter().filter(|w| !anchored.contains(&w.function)).collect();
+    let layout = Layout::place(&program, &text, &cloned, start);
+    (report.pages_before, report.pages_after) = anchors::pages(&text, &all, &layout);
     if !options.even_without_gain && report.pages_after * 10 > report.pages_before * LEAST_GAIN {
         return Err(Untreatable::NoGain { before: report.pages_before, after: report.pages_after });
     }
@@ -153,13 +167,13 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
         .iter()
         .map(|c| unwind::Moved {
             from: text.function(c.function).start,
-            from_len: c.copied,
+            from_len: text.function(c.function).len,
+            part: (!c.whole).then_some((c.from, c.copied)),
             to: c.start,
             to_len: c.len,
         })
         .collect();
-    let unwind_addr = bytes::align_up(layout.end, 16);
-    let unwind = unwind::extend(&program, &moved, unwind_addr)?;
+    let unwind = tables.extend(&moved, bytes::align_up(layout.end, 16))?;
     let entry = layout.map(&text, program.entry).unwrap_or(program.entry);
     let parts = write::Parts {
         room: &room,
@@ -167,7 +181,6 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
         layout: &layout,
         code: &code,
         unwind: &unwind,
-        unwind_addr,
         entry,
         exported: &pointers.exported,
     };
@@ -186,7 +199,8 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
     )?;
 
     report.anchored = anchored.len();
-    report.cloned = layout.clones.len();
+    report.cloned = cloned.len();
+    report.clipped = cloned.iter().filter(|w| !w.parts.is_empty()).count();
     report.cloned_bytes = layout.clones.iter().map(|c| c.copied).sum();
     report.clones_start = layout.start;
     report.clones_end = layout.end;

@@ -83,6 +83,8 @@ pub type Refusals = BTreeMap<Refusal, usize>;
 pub struct Report {
     /// Functions cloned.
     pub cloned: usize,
+    /// Of them, functions cut to the blocks that were touched.
+    pub clipped: usize,
     /// Touched functions left in place because pointers that cannot be redirected keep their pages in use.
     pub anchored: usize,
     /// Pages of code that the profile's functions cover as shipped.

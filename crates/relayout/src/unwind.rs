@@ -7,63 +7,15 @@
 use std::collections::HashMap;
 
 use crate::Untreatable;
-use crate::bytes::{align_up, displacement, read_i32, read_u32, read_u64, slice};
+use crate::bytes::{align_up, displacement, read_u32, slice};
 use crate::elf::Program;
+use crate::encoding::{Encoding, OMIT, read_sleb, read_uleb};
 use crate::functions::{PT_GNU_EH_FRAME, eh_frame};
+use crate::lsda::Lsda;
+use crate::rows;
 
 /// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`, `udata4`, `datarel | sdata4`: what every linker writes into the header.
 const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-/// `DW_EH_PE_omit`.
-const OMIT: u8 = 0xff;
-
-/// A pointer encoding of `.eh_frame` (`DW_EH_PE_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Encoding(u8);
-
-impl Encoding {
-    fn size(self) -> Option<u64> {
-        match self.0 & 15 {
-            2 | 10 => Some(2),
-            3 | 11 => Some(4),
-            0 | 4 | 12 => Some(8),
-            _ => None,
-        }
-    }
-
-    /// Absolute and PC-relative ones can be moved.
-    fn known(self) -> bool {
-        self.size().is_some() && matches!(self.0 & 0x70, 0 | 0x10)
-    }
-
-    fn relative(self) -> bool {
-        self.0 & 0x70 == 0x10
-    }
-
-    fn read(self, bytes: &[u8], at: u64) -> Option<i64> {
-        Some(match self.0 & 15 {
-            2 => i64::from(crate::bytes::read_u16(bytes, at)?),
-            10 => i64::from(crate::bytes::read_u16(bytes, at)? as i16),
-            3 => i64::from(read_u32(bytes, at)?),
-            11 => i64::from(read_i32(bytes, at)?),
-            _ => read_u64(bytes, at)? as i64,
-        })
-    }
-
-    fn write(self, bytes: &mut [u8], at: u64, value: i64) -> Option<()> {
-        let size = self.size()?;
-        let fits = match (size, self.0 & 8 != 0) {
-            (2, true) => i16::try_from(value).is_ok(),
-            (2, false) => u16::try_from(value).is_ok(),
-            (4, true) => i32::try_from(value).is_ok(),
-            (4, false) => u32::try_from(value).is_ok(),
-            _ => true,
-        };
-        let at = usize::try_from(at).ok()?;
-        bytes.get_mut(at..at + size as usize)?.copy_from_slice(&value.to_le_bytes()[..size as usize]);
-        fits.then_some(())
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 struct Cie {
     code: Encoding,
@@ -71,6 +23,8 @@ struct Cie {
     /// Offset in the table, and encoding, of the personality routine.
     personality: Option<(u64, Encoding)>,
     augmented: bool,
+    code_unit: u64,
+    data_unit: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -86,93 +40,219 @@ struct Fde {
     lsda: Option<u64>,
 }
 
-/// The new tables.
+/// The new tables, in the order in which they lie.
 pub(crate) struct Unwind {
+    pub(crate) lsda_addr: u64,
+    /// Language-specific data of fragments.
+    pub(crate) lsda: Vec<u8>,
+    pub(crate) header_addr: u64,
     pub(crate) header: Vec<u8>,
-    pub(crate) table: Vec<u8>,
     pub(crate) table_addr: u64,
+    pub(crate) table: Vec<u8>,
 }
 
 /// A clone as the unwinder has to know it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moved {
+    /// The original function.
     pub(crate) from: u64,
     pub(crate) from_len: u64,
+    /// The part of it that was copied: offset and bytes; `None` for all.
+    pub(crate) part: Option<(u64, u64)>,
     pub(crate) to: u64,
     pub(crate) to_len: u64,
 }
 
-/// Builds the tables for the program with `clones`; the header goes to `addr`, the table right after it.
-pub(crate) fn extend(program: &Program<'_>, clones: &[Moved], addr: u64) -> Result<Unwind, Untreatable> {
-    let header =
-        program.segments.iter().find(|s| s.kind == PT_GNU_EH_FRAME).ok_or(Untreatable::NoUnwindHeader)?;
-    let (old_addr, old) = eh_frame(program).ok_or(Untreatable::NoUnwindHeader)?;
-    let bad = Untreatable::UnwindTables;
-    let (fdes, cies, end) = walk(old, old_addr).ok_or(bad("they are not in the usual format"))?;
-    let known = program.at(header.addr, header.file_size).and_then(|hdr| {
-        // A header with another layout has no count that could be read.
-        if hdr.get(..4)? == HEADER { read_u32(hdr, 8) } else { None }
-    });
-    if known.is_some_and(|count| u64::from(count) > fdes.len() as u64) {
-        return Err(bad("the search header knows more than the table shows"));
-    }
-    let count = fdes.len() + clones.len();
-    let table_addr = align_up(addr + 12 + count as u64 * 8, 8);
-    let mut table = old[..end as usize].to_vec();
-    let mut search: Vec<(u64, u64)> = Vec::with_capacity(count);
-    let delta = old_addr.wrapping_sub(table_addr) as i64;
-    let far = || bad("an address does not reach its target from the new place");
-    // A field that moves with the table changes by the distance; zero stands for "none".
-    let shift = |table: &mut [u8], at: u64, encoding: Encoding, by: i64| {
-        let value = encoding.read(table, at)?;
-        if !encoding.relative() || value == 0 {
-            return Some(());
+/// The old tables, read once.
+pub(crate) struct Tables<'a> {
+    program: &'a Program<'a>,
+    addr: u64,
+    bytes: &'a [u8],
+    fdes: Vec<Fde>,
+    cies: Vec<Cie>,
+    /// Offset of the end mark.
+    end: u64,
+    by_range: HashMap<(u64, u64), usize>,
+}
+
+/// What a fragment's FDE needs beside its place.
+struct Part {
+    instructions: Vec<u8>,
+    lsda: Option<Lsda>,
+}
+
+impl<'a> Tables<'a> {
+    pub(crate) fn read(program: &'a Program<'a>) -> Result<Self, Untreatable> {
+        let header =
+            program.segments.iter().find(|s| s.kind == PT_GNU_EH_FRAME).ok_or(Untreatable::NoUnwindHeader)?;
+        let (addr, bytes) = eh_frame(program).ok_or(Untreatable::NoUnwindHeader)?;
+        let bad = Untreatable::UnwindTables;
+        let (fdes, cies, end) = walk(bytes, addr).ok_or(bad("they are not in the usual format"))?;
+        let known = program.at(header.addr, header.file_size).and_then(|hdr| {
+            // A header with another layout has no count that could be read.
+            if hdr.get(..4)? == HEADER { read_u32(hdr, 8) } else { None }
+        });
+        if known.is_some_and(|count| u64::from(count) > fdes.len() as u64) {
+            return Err(bad("the search header knows more than the table shows"));
         }
-        encoding.write(table, at, value.wrapping_add(by))
-    };
-    for (at, encoding) in cies.iter().filter_map(|c| c.personality) {
-        shift(&mut table, at, encoding, delta).ok_or_else(far)?;
+        let by_range = fdes.iter().enumerate().map(|(n, f)| ((f.start, f.range), n)).collect();
+        Ok(Self { program, addr, bytes, fdes, cies, end, by_range })
     }
-    for fde in &fdes {
-        shift(&mut table, fde.at + 8, fde.cie.code, delta).ok_or_else(far)?;
-        if let (Some(at), Some(encoding)) = (fde.lsda, fde.cie.lsda) {
+
+    /// Whether a part of a function (offset, bytes) can have an FDE.
+    pub(crate) fn can_split(&self, function: u64, function_len: u64, from: u64, len: u64) -> bool {
+        let fde = self.by_range.get(&(function, function_len)).map(|n| &self.fdes[*n]);
+        fde.is_some_and(|fde| {
+            let part = self.part(fde, from, len);
+            // The address stands for any: that the tables can be written at all is what counts.
+            part.is_some_and(|p| p.lsda.is_none_or(|l| l.encode(function, function).is_some()))
+        })
+    }
+
+    fn part(&self, fde: &Fde, from: u64, len: u64) -> Option<Part> {
+        // The instructions that are written count bytes.
+        if fde.cie.code_unit != 1 {
+            return None;
+        }
+        let rows = rows::part(&rows::read(self.bytes, self.addr, fde.at)?, fde.start + from, len);
+        let instructions = rows::encode(&rows, fde.cie.data_unit)?;
+        let lsda = match (fde.lsda, fde.cie.lsda) {
+            (Some(at), Some(encoding)) => match encoding.resolve(encoding.read(self.bytes, at)?, self.addr + at) {
+                // Readers differ in what they make of a null pointer here; compilers use a CIE without the field.
+                0 => return None,
+                addr => Some(Lsda::read(self.program, addr, fde.start)?.part(from, len)),
+            },
+            _ => None,
+        };
+        Some(Part { instructions, lsda })
+    }
+
+    /// Builds the tables for the program with `clones`, from `addr` on.
+    pub(crate) fn extend(&self, clones: &[Moved], addr: u64) -> Result<Unwind, Untreatable> {
+        let bad = Untreatable::UnwindTables;
+        let far = || bad("an address does not reach its target from the new place");
+        let fde_of = |clone: &Moved| {
+            let index = self.by_range.get(&(clone.from, clone.from_len));
+            index.map(|n| &self.fdes[*n]).ok_or(bad("a function has no entry of its own"))
+        };
+        // First the language-specific data of fragments: their addresses go into the FDEs.
+        let mut lsda = Vec::new();
+        let mut parts: Vec<Option<(Part, u64)>> = Vec::with_capacity(clones.len());
+        for clone in clones {
+            let Some((from, len)) = clone.part else {
+                parts.push(None);
+                continue;
+            };
+            let part = self.part(fde_of(clone)?, from, len).ok_or(bad("a part has no rules"))?;
+            let at = addr + lsda.len() as u64;
+            if let Some(data) = &part.lsda {
+                lsda.extend(data.encode(at, clone.from).ok_or_else(far)?);
+                lsda.resize(lsda.len().next_multiple_of(8), 0);
+            }
+            parts.push(Some((part, at)));
+        }
+        let header_addr = align_up(addr + lsda.len() as u64, 8);
+        let count = self.fdes.len() + clones.len();
+        let table_addr = align_up(header_addr + 12 + count as u64 * 8, 8);
+        let mut table = self.bytes[..self.end as usize].to_vec();
+        let mut search: Vec<(u64, u64)> = Vec::with_capacity(count);
+        let delta = self.addr.wrapping_sub(table_addr) as i64;
+        for (at, encoding) in self.cies.iter().filter_map(|c| c.personality) {
             shift(&mut table, at, encoding, delta).ok_or_else(far)?;
         }
-        search.push((fde.start, table_addr + fde.at));
+        for fde in &self.fdes {
+            shift(&mut table, fde.at + 8, fde.cie.code, delta).ok_or_else(far)?;
+            if let (Some(at), Some(encoding)) = (fde.lsda, fde.cie.lsda) {
+                shift(&mut table, at, encoding, delta).ok_or_else(far)?;
+            }
+            search.push((fde.start, table_addr + fde.at));
+        }
+        for (clone, part) in clones.iter().zip(&parts) {
+            let fde = fde_of(clone)?;
+            let at = table.len() as u64;
+            search.push((clone.to, table_addr + at));
+            let record = match part {
+                None => self.whole(fde, clone, table_addr, at),
+                Some((part, lsda)) => self.fragment(fde, clone, part, *lsda, table_addr, at),
+            };
+            table.extend(record.ok_or_else(far)?);
+        }
+        table.extend([0; 4]);
+        search.sort_unstable();
+        let mut header = HEADER.to_vec();
+        header.extend(displacement(header_addr + 4, table_addr).ok_or_else(far)?.to_le_bytes());
+        header.extend((search.len() as u32).to_le_bytes());
+        for (start, fde) in search {
+            for value in [start, fde] {
+                header.extend(displacement(header_addr, value).ok_or_else(far)?.to_le_bytes());
+            }
+        }
+        Ok(Unwind { lsda_addr: addr, lsda, header_addr, header, table_addr, table })
     }
-    let by_range: HashMap<(u64, u64), &Fde> = fdes.iter().map(|f| ((f.start, f.range), f)).collect();
-    for clone in clones {
-        let fde =
-            by_range.get(&(clone.from, clone.from_len)).ok_or(bad("a function has no entry of its own"))?;
-        let at = table.len() as u64;
-        let record = slice(old, fde.at, fde.len).ok_or_else(far)?;
-        table.extend_from_slice(record);
-        let back = u32::try_from(at + 4 - fde.cie_at).map_err(|_| far())?;
-        table[at as usize + 4..at as usize + 8].copy_from_slice(&back.to_le_bytes());
-        let code = fde.cie.code;
-        let start_at = at + 8;
-        let value = if code.relative() { clone.to.wrapping_sub(table_addr + start_at) } else { clone.to };
-        code.write(&mut table, start_at, value as i64).ok_or_else(far)?;
-        // The range has the size of the start's encoding, and is never relative.
-        let size = code.size().ok_or_else(far)?;
-        Encoding(code.0 & 7).write(&mut table, start_at + size, clone.to_len as i64).ok_or_else(far)?;
+
+    /// The original's record with another start.
+    fn whole(&self, fde: &Fde, clone: &Moved, table_addr: u64, at: u64) -> Option<Vec<u8>> {
+        let mut record = slice(self.bytes, fde.at, fde.len)?.to_vec();
+        set_range(&mut record, fde, clone, table_addr, at)?;
         if let (Some(lsda), Some(encoding)) = (fde.lsda, fde.cie.lsda) {
-            let moved_by = (old_addr + fde.at).wrapping_sub(table_addr + at) as i64;
-            shift(&mut table, at + (lsda - fde.at), encoding, moved_by).ok_or_else(far)?;
+            let moved_by = (self.addr + fde.at).wrapping_sub(table_addr + at) as i64;
+            shift(&mut record, lsda - fde.at, encoding, moved_by)?;
         }
-        search.push((clone.to, table_addr + at));
+        Some(record)
     }
-    table.extend([0; 4]);
-    search.sort_unstable();
-    let mut out = HEADER.to_vec();
-    out.extend(displacement(addr + 4, table_addr).ok_or_else(far)?.to_le_bytes());
-    out.extend((search.len() as u32).to_le_bytes());
-    for (start, fde) in search {
-        for value in [start, fde] {
-            out.extend(displacement(addr, value).ok_or_else(far)?.to_le_bytes());
+
+    /// A record of its own for a fragment whose language-specific data lies at `lsda`.
+    fn fragment(
+        &self,
+        fde: &Fde,
+        clone: &Moved,
+        part: &Part,
+        lsda: u64,
+        table_addr: u64,
+        at: u64,
+    ) -> Option<Vec<u8>> {
+        let size = fde.cie.code.size()?;
+        let mut record = vec![0; (8 + 2 * size) as usize];
+        if fde.cie.augmented {
+            match fde.cie.lsda {
+                Some(encoding) => {
+                    record.push(encoding.size()? as u8);
+                    let field = record.len() as u64;
+                    record.resize((field + encoding.size()?) as usize, 0);
+                    let pointer = if part.lsda.is_some() { lsda } else { 0 };
+                    let value = encoding.unresolve(pointer, table_addr + at + field);
+                    encoding.write(&mut record, field, value)?;
+                }
+                None => record.push(0),
+            }
         }
+        record.extend(&part.instructions);
+        // DW_CFA_nop.
+        record.resize(record.len().next_multiple_of(8) + 4, 0);
+        let len = u32::try_from(record.len() - 4).ok()?;
+        record[..4].copy_from_slice(&len.to_le_bytes());
+        set_range(&mut record, fde, clone, table_addr, at)?;
+        Some(record)
     }
-    Ok(Unwind { header: out, table, table_addr })
+}
+
+/// Sets the CIE pointer, start and range of an FDE record that goes to offset `at` of the table.
+fn set_range(record: &mut [u8], fde: &Fde, clone: &Moved, table_addr: u64, at: u64) -> Option<()> {
+    let back = u32::try_from(at + 4 - fde.cie_at).ok()?;
+    record.get_mut(4..8)?.copy_from_slice(&back.to_le_bytes());
+    let code = fde.cie.code;
+    code.write(record, 8, code.unresolve(clone.to, table_addr + at + 8))?;
+    // The range has the size of the start's encoding, and is never relative.
+    Encoding(code.0 & 7).write(record, 8 + code.size()?, clone.to_len as i64)
+}
+
+/// Changes a PC-relative field that moves; zero stands for "none".
+fn shift(table: &mut [u8], at: u64, encoding: Encoding, by: i64) -> Option<()> {
+    let value = encoding.read(table, at)?;
+    if !encoding.relative() || value == 0 {
+        return Some(());
+    }
+    encoding.write(table, at, value.wrapping_add(by))
 }
 
 /// All FDEs, all CIEs, and the offset of the end mark.
@@ -204,48 +284,40 @@ fn walk(table: &[u8], addr: u64) -> Option<(Vec<Fde>, Vec<Cie>, u64)> {
 }
 
 fn cie(record: &[u8], at: u64) -> Option<Cie> {
+    let byte = |pos: u64| record.get(usize::try_from(pos).ok()?).copied();
     let mut pos = at + 8;
-    let mut byte = || {
-        pos += 1;
-        record.get(pos as usize - 1).copied()
-    };
-    let version = byte()?;
-    let mut augmentation = Vec::new();
-    loop {
-        match byte()? {
-            0 => break,
-            c => augmentation.push(c),
-        }
-    }
+    let version = byte(pos)?;
+    pos += 1;
+    let name = record.get(pos as usize..)?;
+    let augmentation = &name[..name.iter().position(|c| *c == 0)?];
+    pos += augmentation.len() as u64 + 1;
     if !matches!(version, 1 | 3) || augmentation.first().is_some_and(|c| *c != b'z') {
         return None;
     }
-    let mut leb = || {
-        while byte()? & 0x80 != 0 {}
-        Some(())
-    };
-    leb()?;
-    leb()?;
+    let code_unit = read_uleb(record, &mut pos)?;
+    let data_unit = read_sleb(record, &mut pos)?;
     if version == 1 {
-        byte()?;
+        pos += 1;
     } else {
-        leb()?;
+        read_uleb(record, &mut pos)?;
     }
-    let mut out =
-        Cie { code: Encoding(0), lsda: None, personality: None, augmented: !augmentation.is_empty() };
+    let mut out = Cie {
+        code: Encoding(0),
+        lsda: None,
+        personality: None,
+        augmented: !augmentation.is_empty(),
+        code_unit,
+        data_unit,
+    };
     if out.augmented {
-        let mut leb = || {
-            while byte()? & 0x80 != 0 {}
-            Some(())
-        };
-        leb()?;
+        read_uleb(record, &mut pos)?;
     }
     for c in augmentation.iter().skip(1) {
         match c {
-            b'R' => out.code = Encoding(*record.get(pos as usize)?),
-            b'L' => out.lsda = Some(Encoding(*record.get(pos as usize)?)).filter(|e| e.0 != OMIT),
+            b'R' => out.code = Encoding(byte(pos)?),
+            b'L' => out.lsda = Some(Encoding(byte(pos)?)).filter(|e| e.0 != OMIT),
             b'P' => {
-                let encoding = Encoding(*record.get(pos as usize)?);
+                let encoding = Encoding(byte(pos)?);
                 if !encoding.known() {
                     return None;
                 }

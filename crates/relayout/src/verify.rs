@@ -15,9 +15,11 @@ use crate::arch::{self, Kind, Reference};
 use crate::bytes::{read_i32, read_u64, slice};
 use crate::elf::Program;
 use crate::functions::{Function, PT_GNU_EH_FRAME, eh_frame};
-use crate::layout::Layout;
+use crate::layout::{Clone, Layout};
+use crate::lsda::Lsda;
 use crate::patch::Patches;
 use crate::pointers::Pointers;
+use crate::rows;
 use crate::tables::Entry;
 use crate::text::Text;
 
@@ -52,19 +54,19 @@ pub(crate) fn verify(old: &Program<'_>, new: &[u8], expected: &Expected<'_>) -> 
     let check = Check { old, new: &program, expected };
     for clone in &expected.layout.clones {
         let f = expected.text.function(clone.function);
-        check.copy(f, clone.start, clone.copied)?;
+        check.copy(f, clone.from, clone.start, clone.copied)?;
         let tail = program.at(clone.start + clone.copied, clone.len - clone.copied).unwrap_or_default();
         if !tail.is_empty() {
             let to = read_i32(tail, 1).map(|d| (clone.start + clone.len).wrapping_add_signed(i64::from(d)));
             ensure(
-                tail[0] == 0xe9 && to.is_some_and(|to| check.same(f.end(), to)),
+                tail[0] == 0xe9 && to.is_some_and(|to| check.same(f.start + clone.from + clone.copied, to)),
                 "a clone's end leads astray",
                 clone.start,
             )?;
         }
     }
     for (_, f, _) in expected.text.clean() {
-        check.copy(f, f.start, f.len)?;
+        check.copy(f, 0, f.start, f.len)?;
     }
     for entry in expected.entries {
         let value = program.offset(entry.addr).and_then(|at| match entry.size {
@@ -140,18 +142,19 @@ impl Check<'_> {
         let clones = &self.expected.layout.clones;
         let clone = &clones[clones.partition_point(|c| c.start <= addr).checked_sub(1)?];
         let offset = addr - clone.start;
-        (offset < clone.copied).then(|| self.expected.text.function(clone.function).start + offset)
+        (offset < clone.copied).then(|| self.expected.text.function(clone.function).start + clone.from + offset)
     }
 
-    /// The code at `start` of the new file does what the function did.
-    fn copy(&self, f: &Function, start: u64, len: u64) -> Result<(), Mismatch> {
+    /// The code at `start` of the new file does what the function did from `offset` on.
+    fn copy(&self, f: &Function, offset: u64, start: u64, len: u64) -> Result<(), Mismatch> {
         let wrong = |what| Mismatch { what, at: start };
-        let before = self.old.at(f.start, f.len).ok_or(wrong("a function is gone"))?;
+        let from = f.start + offset;
+        let before = self.old.at(from, len).ok_or(wrong("a function is gone"))?;
         let after = self.new.at(start, len).ok_or(wrong("a clone is gone"))?;
-        if before == after && f.start == start {
+        if before == after && from == start {
             return Ok(());
         }
-        let a = arch::decode(before, f.start).map_err(|_| wrong("a function cannot be decoded"))?;
+        let a = arch::decode(before, from).map_err(|_| wrong("a function cannot be decoded"))?;
         let b = arch::decode(after, start).map_err(|_| wrong("a clone cannot be decoded"))?;
         let aligned = a.starts == b.starts && a.references.len() == b.references.len();
         ensure(aligned, "a clone has other instructions", start)?;
@@ -219,18 +222,16 @@ impl Check<'_> {
         let by_start: HashMap<u64, &Frame> =
             after.iter().map(|((start, _), frame)| (*start, frame)).collect();
         for ((start, _), frame) in &before {
-            ensure(by_start.get(start) == Some(&frame), "an unwind entry changed", *start)?;
+            ensure(by_start.get(start).is_some_and(|f| f.same(frame)), "an unwind entry changed", *start)?;
         }
         let old: HashMap<u64, &Frame> = before.iter().map(|((start, _), frame)| (*start, frame)).collect();
         for clone in clones {
             let f = self.expected.text.function(clone.function);
             let fits = match (old.get(&f.start), by_start.get(&clone.start)) {
-                (Some(was), Some(is)) => {
-                    is.len == clone.len
-                        && was.len == clone.copied
-                        && (is.lsda, is.personality, is.signal, is.instructions)
-                            == (was.lsda, was.personality, was.signal, was.instructions)
+                (Some(was), Some(is)) if clone.whole => {
+                    is.len == clone.len && was.len == clone.copied && is.same_rules(was)
                 }
+                (Some(was), Some(is)) => is.len == clone.len && is.language(was) && self.part(f, clone, was, is) == Some(true),
                 _ => false,
             };
             ensure(fits, "a clone's unwind entry is not its original's", clone.start)?;
@@ -239,15 +240,59 @@ impl Check<'_> {
     }
 }
 
+impl Check<'_> {
+    /// A fragment's rules and language-specific data are the original's for the same instructions.
+    fn part(&self, f: &Function, clone: &Clone, was: &Frame, is: &Frame) -> Option<bool> {
+        let (old_addr, old) = eh_frame(self.old)?;
+        let (new_addr, new) = eh_frame(self.new)?;
+        let wanted = rows::part(&rows::read(old, old_addr, was.at)?, f.start + clone.from, clone.copied);
+        let found = rows::part(&rows::read(new, new_addr, is.at)?, clone.start, clone.copied);
+        // A row may be split in two that are the same.
+        let at = |rows: &[rows::Row], addr: u64| {
+            rows.iter().find(|r| (r.start..r.end).contains(&addr)).map(|r| (r.cfa.clone(), r.rules.clone(), r.arguments))
+        };
+        let starts = wanted.iter().chain(&found).map(|r| r.start);
+        let rules = starts.into_iter().all(|s| at(&wanted, s).is_some() && at(&wanted, s) == at(&found, s));
+        let data = match (was.lsda, is.lsda) {
+            (None, None) => true,
+            (Some(Pointer::Direct(was)), Some(Pointer::Direct(is))) => {
+                let wanted = Lsda::read(self.old, was, f.start)?.part(clone.from, clone.copied);
+                Lsda::read(self.new, is, f.start)?.same(&wanted)
+            }
+            _ => false,
+        };
+        Some(rules && data)
+    }
+}
+
 /// What an FDE says, without where it is.
-#[derive(PartialEq, Eq)]
 struct Frame {
+    /// Offset in the table.
+    at: u64,
     len: u64,
     lsda: Option<Pointer>,
     personality: Option<Pointer>,
     signal: bool,
     /// Of the call frame instructions, the CIE's and its own.
     instructions: u64,
+    /// Of the CIE's alone.
+    shared: u64,
+}
+
+impl Frame {
+    /// Same CIE, as far as it matters.
+    fn language(&self, other: &Self) -> bool {
+        (self.personality, self.signal, self.shared) == (other.personality, other.signal, other.shared)
+    }
+
+    /// Same rules and language-specific data; the length may differ.
+    fn same_rules(&self, other: &Self) -> bool {
+        self.language(other) && (self.lsda, self.instructions) == (other.lsda, other.instructions)
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        self.len == other.len && self.same_rules(other)
+    }
 }
 
 /// All FDEs by start and place.
@@ -262,13 +307,16 @@ fn frames(program: &Program<'_>) -> Option<HashMap<(u64, u64), Frame>> {
         let fde = partial.parse(EhFrame::cie_from_offset).ok()?;
         let mut hash = Hash(DefaultHasher::new());
         hash.add(&table, fde.cie().instructions(&table, &bases))?;
+        let shared = hash.0.finish();
         hash.add(&table, fde.instructions(&table, &bases))?;
         let frame = Frame {
+            at: fde.offset() as u64,
             len: fde.len(),
             lsda: fde.lsda(),
             personality: fde.personality(),
             signal: fde.is_signal_trampoline(),
             instructions: hash.0.finish(),
+            shared,
         };
         out.insert((fde.initial_address(), addr + fde.offset() as u64), frame);
     }

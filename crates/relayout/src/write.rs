@@ -79,7 +79,6 @@ pub(crate) struct Parts<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) code: &'a [u8],
     pub(crate) unwind: &'a Unwind,
-    pub(crate) unwind_addr: u64,
     pub(crate) entry: u64,
     /// Entries of `.dynsym` that now name the clones' section.
     pub(crate) exported: &'a [u64],
@@ -109,7 +108,7 @@ pub(crate) fn write(
         let at = (addr - place.addr) as usize;
         segment[at..at + bytes.len()].copy_from_slice(bytes);
     };
-    let table = parts.room.table(program, &load, (parts.unwind_addr, parts.unwind.header.len() as u64));
+    let table = parts.room.table(program, &load, (parts.unwind.header_addr, parts.unwind.header.len() as u64));
     let table_bytes: Vec<u8> = table.iter().flat_map(Segment::encode).collect();
     match parts.room {
         Room::InPlace(pieces) => {
@@ -124,7 +123,8 @@ pub(crate) fn write(
         }
     }
     put(parts.layout.start, parts.code);
-    put(parts.unwind_addr, &parts.unwind.header);
+    put(parts.unwind.lsda_addr, &parts.unwind.lsda);
+    put(parts.unwind.header_addr, &parts.unwind.header);
     put(parts.unwind.table_addr, &parts.unwind.table);
     patches.set_u64(24, parts.entry);
     patches.set_u16(56, u16::try_from(table.len()).map_err(|_| Untreatable::TooLarge)?);
@@ -196,7 +196,11 @@ fn sections(
     };
     let (code, unwind) = (parts.layout, parts.unwind);
     add(CLONES, SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, code.start, code.end - code.start, 16);
-    add(".eh_frame_hdr", SHT_PROGBITS, SHF_ALLOC, parts.unwind_addr, unwind.header.len() as u64, 4);
+    if !unwind.lsda.is_empty() {
+        let size = unwind.lsda.len() as u64;
+        add(".gcc_except_table.pagein", SHT_PROGBITS, SHF_ALLOC, unwind.lsda_addr, size, 4);
+    }
+    add(".eh_frame_hdr", SHT_PROGBITS, SHF_ALLOC, parts.unwind.header_addr, unwind.header.len() as u64, 4);
     add(".eh_frame", unwind_kind, SHF_ALLOC, unwind.table_addr, unwind.table.len() as u64, 8);
     if can_add_symbols(program)
         && let Some((index, table)) = program.symbol_table()
@@ -231,16 +235,16 @@ fn symbols(program: &Program<'_>, text: &Text, layout: &Layout, table: &Section)
     let mut added = 0;
     let section = program.sections.len() as u16;
     for symbol in program.symbols(table).filter(crate::elf::Symbol::is_function) {
-        let Some(clone) = text.functions.starting_at(symbol.value).and_then(|f| layout.clone_of(f)) else {
-            continue;
-        };
-        out.extend(symbol.name.to_le_bytes());
-        // STB_LOCAL, STT_FUNC.
-        out.extend([2, 0]);
-        out.extend(section.to_le_bytes());
-        out.extend(clone.start.to_le_bytes());
-        out.extend(clone.len.to_le_bytes());
-        added += 1;
+        let Some(function) = text.functions.starting_at(symbol.value) else { continue };
+        for clone in layout.clones_of(function) {
+            out.extend(symbol.name.to_le_bytes());
+            // STB_LOCAL, STT_FUNC.
+            out.extend([2, 0]);
+            out.extend(section.to_le_bytes());
+            out.extend(clone.start.to_le_bytes());
+            out.extend(clone.len.to_le_bytes());
+            added += 1;
+        }
     }
     out.extend(&old[split..]);
     (out, added)

@@ -10,6 +10,8 @@ use crate::Refusal;
 
 /// Functions keep their address modulo this (loops are aligned inside functions; more than the compilers' 16 is not worth the gaps).
 pub(crate) const CODE_ALIGN: u64 = 16;
+/// DWARF number of the return address column.
+pub(crate) const RETURN_ADDRESS: u16 = 16;
 /// `int3`: stands between clones, so that running off the end of one is loud.
 pub(crate) const FILLER: u8 = 0xcc;
 /// Bytes of `jmp rel32`.
@@ -183,6 +185,19 @@ pub(crate) fn branch_leaders(code: &[u8], start: u64) -> Vec<u32> {
     leaders.sort_unstable();
     leaders.dedup();
     leaders
+}
+
+/// Branches of 8 bits inside a function: offsets of the instruction and of its target.
+pub(crate) fn short_branches(code: &[u8], start: u64) -> Vec<(u32, u32)> {
+    let mut out = Vec::new();
+    let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
+    while decoder.can_decode() {
+        let i = decoder.decode();
+        if i.op0_kind() == OpKind::NearBranch64 && decoder.get_constant_offsets(&i).immediate_size() == 1 {
+            out.push(((i.ip() - start) as u32, i.near_branch_target().wrapping_sub(start) as u32));
+        }
+    }
+    out
 }
 
 /// In the start file's `_start`, offset of the 32-bit immediate of `mov $main, %edi` (or `%rdi`): the first argument of
