@@ -25,13 +25,16 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                     let functions = pagein_relayout::Functions::read(&fs::read(app)?)?;
                     Ok(functions.as_slice().iter().rev().map(|f| f.start).collect())
                 }
+                // `blocks3`: every third block.
+                "blocks3" => Ok(points(&fs::read(app)?, true)?.addresses.iter().copied().step_by(3).collect()),
                 file => fs::read_to_string(file)?.lines().map(|l| u64::from_str_radix(l, 16)).collect(),
             };
             let on = |name| std::env::var_os(name).is_none();
             let options = Options {
                 pointers: on("NO_POINTERS"),
                 jump_tables: on("NO_TABLES"),
-                clip_over: std::env::var("CLIP").ok().and_then(|n| n.parse().ok()), even_without_gain: !on("FORCE"),
+                clip_over: std::env::var("CLIP").ok().and_then(|n| n.parse().ok()),
+                even_without_gain: !on("FORCE"),
             };
             let (bytes, report) = relayout(&fs::read(app)?, &order?, &options)?;
             let _ = fs::remove_file(out);

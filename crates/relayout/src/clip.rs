@@ -36,7 +36,9 @@ pub(crate) fn fragments(code: &[u8], start: u64, touched: &[u32]) -> Option<Vec<
             if !keep[block] {
                 continue;
             }
-            if let Some(last) = last_kept.filter(|last| last + 1 < block && leaders[block] - end_of(*last) <= GAP) {
+            if let Some(last) =
+                last_kept.filter(|last| last + 1 < block && leaders[block] - end_of(*last) <= GAP)
+            {
                 keep[last + 1..block].fill(true);
                 changed = true;
             }

@@ -30,7 +30,9 @@ pub(crate) fn clones(
     for clone in &layout.clones {
         let f = text.function(clone.function);
         let from = f.start + clone.from;
-        let original = program.at(from, clone.copied).ok_or(Untreatable::Malformed("a function lies outside the file"))?;
+        let original = program
+            .at(from, clone.copied)
+            .ok_or(Untreatable::Malformed("a function lies outside the file"))?;
         let part;
         let decoded = match &text.decoded[clone.function] {
             Ok(whole) if clone.whole => whole,

@@ -126,10 +126,11 @@ fn in_place(program: &Program<'_>, text: &Text) -> Option<Vec<Piece>> {
     let mut to = 0;
     let mut pieces = Vec::new();
     for (offset, len, align) in merged.into_iter().filter(|(offset, _, _)| *offset < need) {
-        // Wider than a note is ever aligned: a broken header.
-        if !align.max(1).is_power_of_two() || align > 64 || offset < table_end {
+        // Wider than a note is ever aligned, or longer than one is: not what it seems to be.
+        if !align.max(1).is_power_of_two() || align > 64 || offset < table_end || len > crate::PAGE {
             return None;
         }
+        slice(program.bytes, offset, len)?;
         to = align_up(to, align.max(1));
         pieces.push(Piece { offset, len, to });
         to += len;

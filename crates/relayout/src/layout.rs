@@ -56,7 +56,14 @@ impl Layout {
                 let align = (1u64 << f.start.trailing_zeros().min(63)).min(CODE_ALIGN);
                 at = crate::bytes::align_up(at, align);
                 let len = f.len + if decoded.open_end { JUMP_SIZE } else { 0 };
-                clones.push(Clone { function: *function, from: 0, start: at, copied: f.len, len, whole: true });
+                clones.push(Clone {
+                    function: *function,
+                    from: 0,
+                    start: at,
+                    copied: f.len,
+                    len,
+                    whole: true,
+                });
                 at += len;
             }
             for part in parts {
@@ -125,11 +132,13 @@ pub(crate) fn select(
     }
     for (wanted, touched) in wanted.iter_mut().zip(touched) {
         let f = text.function(wanted.function);
-        let Some(code) = program.at(f.start, f.len).filter(|_| clip_over.is_some_and(|over| f.len > over)) else {
+        let Some(code) = program.at(f.start, f.len).filter(|_| clip_over.is_some_and(|over| f.len > over))
+        else {
             continue;
         };
         let parts = clip::fragments(code, f.start, &touched).unwrap_or_default();
-        let decodes = |r: &Range<u32>| part_of(program, f, u64::from(r.start), u64::from(r.end - r.start)).is_some();
+        let decodes =
+            |r: &Range<u32>| part_of(program, f, u64::from(r.start), u64::from(r.end - r.start)).is_some();
         if parts.iter().all(|r| decodes(r) && clippable(f, r)) {
             wanted.parts = parts;
         }

@@ -144,7 +144,8 @@ impl Lsda {
                     let mut list = Vec::new();
                     action.types.iter().for_each(|(index, _)| push_uleb(&mut list, *index));
                     list.push(0);
-                    let at = usize::try_from(action.filter.unsigned_abs() - 1).ok().filter(|at| *at < LARGEST)?;
+                    let at =
+                        usize::try_from(action.filter.unsigned_abs() - 1).ok().filter(|at| *at < LARGEST)?;
                     specifications.resize(specifications.len().max(at + list.len()), 0);
                     specifications[at..at + list.len()].copy_from_slice(&list);
                 }

@@ -1,7 +1,10 @@
 //! Call frame information as rows (address range, rules), for a part of a function: read with gimli, written as the few instructions
 //! that set each row up.
 
-use gimli::{BaseAddresses, CfaRule, EhFrame, EhFrameOffset, LittleEndian, RegisterRule, UnwindContext, UnwindExpression, UnwindSection};
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameOffset, LittleEndian, RegisterRule, UnwindContext,
+    UnwindExpression, UnwindSection,
+};
 
 use crate::arch::RETURN_ADDRESS;
 use crate::encoding::{push_sleb, push_uleb};
@@ -46,7 +49,9 @@ pub(crate) fn read(table: &[u8], addr: u64, offset: u64) -> Option<Vec<Row>> {
     let mut out = Vec::new();
     while let Some(row) = rows.next_row().ok()? {
         let cfa = match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => Cfa::Register(register.0, u64::try_from(*offset).ok()?),
+            CfaRule::RegisterAndOffset { register, offset } => {
+                Cfa::Register(register.0, u64::try_from(*offset).ok()?)
+            }
             CfaRule::Expression(e) => Cfa::Expression(bytes(e)?),
         };
         let mut rules = Vec::new();
@@ -127,7 +132,7 @@ fn rule_of(out: &mut Vec<u8>, register: u16, rule: &Rule, unit: i64) -> Option<(
         }
     };
     match rule {
-        Rule::SameValue => plain(0x08, None),              // DW_CFA_same_value
+        Rule::SameValue => plain(0x08, None),                // DW_CFA_same_value
         Rule::Offset(n) => plain(0x11, Some(factored(*n)?)), // DW_CFA_offset_extended_sf
         Rule::ValOffset(n) => plain(0x15, Some(factored(*n)?)), // DW_CFA_val_offset_sf
         Rule::Register(other) => {

@@ -117,11 +117,13 @@ impl<'a> Tables<'a> {
         let rows = rows::part(&rows::read(self.bytes, self.addr, fde.at)?, fde.start + from, len);
         let instructions = rows::encode(&rows, fde.cie.data_unit)?;
         let lsda = match (fde.lsda, fde.cie.lsda) {
-            (Some(at), Some(encoding)) => match encoding.resolve(encoding.read(self.bytes, at)?, self.addr + at) {
-                // Readers differ in what they make of a null pointer here; compilers use a CIE without the field.
-                0 => return None,
-                addr => Some(Lsda::read(self.program, addr, fde.start)?.part(from, len)),
-            },
+            (Some(at), Some(encoding)) => {
+                match encoding.resolve(encoding.read(self.bytes, at)?, self.addr + at) {
+                    // Readers differ in what they make of a null pointer here; compilers use a CIE without the field.
+                    0 => return None,
+                    addr => Some(Lsda::read(self.program, addr, fde.start)?.part(from, len)),
+                }
+            }
             _ => None,
         };
         Some(Part { instructions, lsda })

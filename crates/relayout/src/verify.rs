@@ -142,7 +142,8 @@ impl Check<'_> {
         let clones = &self.expected.layout.clones;
         let clone = &clones[clones.partition_point(|c| c.start <= addr).checked_sub(1)?];
         let offset = addr - clone.start;
-        (offset < clone.copied).then(|| self.expected.text.function(clone.function).start + clone.from + offset)
+        (offset < clone.copied)
+            .then(|| self.expected.text.function(clone.function).start + clone.from + offset)
     }
 
     /// The code at `start` of the new file does what the function did from `offset` on.
@@ -231,7 +232,9 @@ impl Check<'_> {
                 (Some(was), Some(is)) if clone.whole => {
                     is.len == clone.len && was.len == clone.copied && is.same_rules(was)
                 }
-                (Some(was), Some(is)) => is.len == clone.len && is.language(was) && self.part(f, clone, was, is) == Some(true),
+                (Some(was), Some(is)) => {
+                    is.len == clone.len && is.language(was) && self.part(f, clone, was, is) == Some(true)
+                }
                 _ => false,
             };
             ensure(fits, "a clone's unwind entry is not its original's", clone.start)?;
@@ -249,7 +252,9 @@ impl Check<'_> {
         let found = rows::part(&rows::read(new, new_addr, is.at)?, clone.start, clone.copied);
         // A row may be split in two that are the same.
         let at = |rows: &[rows::Row], addr: u64| {
-            rows.iter().find(|r| (r.start..r.end).contains(&addr)).map(|r| (r.cfa.clone(), r.rules.clone(), r.arguments))
+            rows.iter()
+                .find(|r| (r.start..r.end).contains(&addr))
+                .map(|r| (r.cfa.clone(), r.rules.clone(), r.arguments))
         };
         let starts = wanted.iter().chain(&found).map(|r| r.start);
         let rules = starts.into_iter().all(|s| at(&wanted, s).is_some() && at(&wanted, s) == at(&found, s));

@@ -108,7 +108,8 @@ pub(crate) fn write(
         let at = (addr - place.addr) as usize;
         segment[at..at + bytes.len()].copy_from_slice(bytes);
     };
-    let table = parts.room.table(program, &load, (parts.unwind.header_addr, parts.unwind.header.len() as u64));
+    let table =
+        parts.room.table(program, &load, (parts.unwind.header_addr, parts.unwind.header.len() as u64));
     let table_bytes: Vec<u8> = table.iter().flat_map(Segment::encode).collect();
     match parts.room {
         Room::InPlace(pieces) => {

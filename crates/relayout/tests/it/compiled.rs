@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::support::{clone_to, compile, everything, same, source};
-use pagein_relayout::{Functions, Options, Untreatable, relayout};
+use crate::support::{clone_to, compile, everything, same, source, write_program};
+use pagein_relayout::{Functions, Options, Untreatable, points, relayout};
 
 const OPTIMISATION: [&str; 3] = ["-O0", "-O2", "-Os"];
 const KINDS: [&[&str]; 4] = [
@@ -95,6 +95,33 @@ fn a_part_of_the_functions_behaves_the_same() {
             same(&old, &new, &[]);
         }
     }
+}
+
+/// Every function cut to a part of its blocks: control goes back and forth between fragments and originals, exceptions are thrown in
+/// fragments and caught in originals.
+#[test]
+fn clipped_functions_behave_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    let mut clipped = 0;
+    for (name, args) in [("features.c", &["5"][..]), ("features.cc", &[]), ("features.cc", &["throw"])] {
+        for level in OPTIMISATION {
+            for kind in [KINDS[0], KINDS[1]] {
+                let bytes = compile(&source(name), &old, &[&[level], kind].concat());
+                let blocks = points(&bytes, true).unwrap().addresses;
+                for step in [2, 5] {
+                    let order: Vec<u64> = blocks.iter().rev().copied().step_by(step).collect();
+                    let options =
+                        Options { even_without_gain: true, clip_over: Some(0), ..Options::default() };
+                    let (bytes, report) = relayout(&bytes, &order, &options).unwrap();
+                    clipped += report.clipped;
+                    write_program(&new, &bytes);
+                    same(&old, &new, args);
+                }
+            }
+        }
+    }
+    assert!(clipped > 300, "{clipped} functions were clipped");
 }
 
 #[test]
