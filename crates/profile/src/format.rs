@@ -57,8 +57,9 @@ impl Profile {
                 }
                 "runs" => decimal(rest).map(|runs| out.runs = runs),
                 "f" => function(rest).map(|f| out.functions.push(f)),
+                "b" => blocks(rest, out.functions.last_mut()),
                 "c" => call(rest).map(|c| out.calls.push(c)),
-                _ => Err("expected program, build-id, runs, f or c"),
+                _ => Err("expected program, build-id, runs, f, b or c"),
             };
             parsed.map_err(|what| ParseError::Line { line, what })?;
             if let ("c", Some(c)) = (key, out.calls.last())
@@ -92,7 +93,19 @@ fn function(rest: &str) -> Result<Entry, &'static str> {
     };
     let runs = decimal(word()?)?;
     let name = Some(word()?).filter(|n| *n != "-").map(str::to_owned);
-    Ok(Entry { address, size, hash, runs, name })
+    Ok(Entry { address, size, hash, runs, name, blocks: Vec::new() })
+}
+
+fn blocks(rest: &str, function: Option<&mut Entry>) -> Result<(), &'static str> {
+    let function = function.ok_or("blocks have to follow their function")?;
+    for word in rest.split(' ') {
+        let offset = hexadecimal(word)?;
+        if offset >= function.size || function.blocks.last().is_some_and(|last| offset <= u64::from(*last)) {
+            return Err("blocks have to ascend and to lie in the function");
+        }
+        function.blocks.push(u32::try_from(offset).map_err(|_| "a block lies beyond 4 GB")?);
+    }
+    Ok(())
 }
 
 fn call(rest: &str) -> Result<Call, &'static str> {
@@ -113,6 +126,11 @@ impl fmt::Display for Profile {
             let hash = f.hash.map_or_else(|| "-".to_owned(), |h| format!("{h:016x}"));
             let name = f.name.as_deref().unwrap_or("-");
             writeln!(out, "f {:x} {:x} {hash} {} {name}", f.address, f.size, f.runs)?;
+            if !f.blocks.is_empty() {
+                write!(out, "b")?;
+                f.blocks.iter().try_for_each(|offset| write!(out, " {offset:x}"))?;
+                writeln!(out)?;
+            }
         }
         for c in &self.calls {
             writeln!(out, "c {} {} {}", c.caller, c.callee, c.weight)?;
@@ -126,7 +144,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "pagein-profile 1\nprogram git\nbuild-id a911\nruns 2\n\
-        f 1000 2f a8f1c2d3e4f50617 2 main\nf 2000 113 - 1 -\nf 3000 5 - 1 type:.eq.struct { F int }\nc 0 1 1\n";
+        f 1000 2f a8f1c2d3e4f50617 2 main\nb 0 1c 2a\nf 2000 113 - 1 -\nf 3000 5 - 1 type:.eq.struct { F int }\nc 0 1 1\n";
 
     #[test]
     fn what_is_read_is_written_again() {
@@ -150,6 +168,9 @@ mod tests {
             error("pagein-profile 1\nf ffffffffffffffff 2 - 1 a"),
             ParseError::Line { line: 2, .. }
         ));
+        assert!(matches!(error("pagein-profile 1\nb 0"), ParseError::Line { line: 2, .. }));
+        assert!(matches!(error("pagein-profile 1\nf 1 8 - 1 a\nb 4 4"), ParseError::Line { line: 3, .. }));
+        assert!(matches!(error("pagein-profile 1\nf 1 8 - 1 a\nb 8"), ParseError::Line { line: 3, .. }));
         assert!(matches!(error("pagein-profile 1\nzzz"), ParseError::Line { line: 2, .. }));
     }
 }

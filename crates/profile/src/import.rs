@@ -26,7 +26,14 @@ fn by_name(program: &Program) -> HashMap<&str, usize> {
 
 fn entry(program: &Program, index: usize) -> Entry {
     let f = &program.functions.as_slice()[index];
-    Entry { address: f.start, size: f.len, hash: program.hashes[index], runs: 1, name: f.name.clone() }
+    Entry {
+        address: f.start,
+        size: f.len,
+        hash: program.hashes[index],
+        runs: 1,
+        name: f.name.clone(),
+        blocks: Vec::new(),
+    }
 }
 
 /// A profile from a list of symbols, one a line, in order: `llvm-profdata order`, lld's `--symbol-ordering-file`, the like.

@@ -11,13 +11,14 @@
 //! build-id a91136fac508c2f5e175d2f171ba40c017b37072
 //! runs 2
 //! f 3b1040 2f a8f1c2d3e4f50617 2 main
+//! b 0 1c 2a
 //! f 25540 113 - 1 -
 //! c 0 1 1
 //! ```
 //!
 //! `f ADDRESS SIZE HASH RUNS NAME` is a function, in order of first touch: link-time address, bytes of code, hash of its
 //! position-independent code, number of runs that touched it, symbol as it stands in the file (mangled, may contain
-//! spaces); `-` where there is none. `c CALLER CALLEE WEIGHT` is a call between the functions with those numbers (decimal, the first
+//! spaces); `-` where there is none. `b OFFSET...` lists the basic blocks of the function before it that were touched, if they were watched. `c CALLER CALLEE WEIGHT` is a call between the functions with those numbers (decimal, the first
 //! `f` line is 0). The version stands in the first line; a reader refuses one that it does not know.
 //!
 //! # Where things are
@@ -78,6 +79,8 @@ pub struct Entry {
     pub runs: u32,
     /// The symbol, as it stands in the file.
     pub name: Option<String>,
+    /// Offsets of the basic blocks that were touched, ascending; empty if only the entry was watched.
+    pub blocks: Vec<u32>,
 }
 
 /// A call that was seen.

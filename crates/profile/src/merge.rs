@@ -58,6 +58,11 @@ impl Profile {
             let mut entry = f.clone();
             if let Some(theirs) = shared[n] {
                 their_number[theirs] = functions.len();
+                if entry.size == other.functions[theirs].size {
+                    entry.blocks.extend(&other.functions[theirs].blocks);
+                    entry.blocks.sort_unstable();
+                    entry.blocks.dedup();
+                }
                 entry.runs = entry.runs.saturating_add(other.functions[theirs].runs);
             }
             functions.push(entry);
@@ -94,6 +99,7 @@ mod tests {
             hash: None,
             runs: 1,
             name: Some((*name).to_owned()),
+            blocks: vec![0, n as u32 + 1],
         };
         let calls = calls.iter().map(|&(caller, callee)| Call { caller, callee, weight: 1 }).collect();
         Profile {
@@ -115,6 +121,7 @@ mod tests {
         assert_eq!(names(&merged), ["start", "main", "x", "a", "b", "y"]);
         let runs: Vec<u32> = merged.functions.iter().map(|f| f.runs).collect();
         assert_eq!(runs, [1, 2, 1, 1, 2, 1]);
+        assert_eq!(merged.functions[1].blocks, [0, 1, 2], "main's blocks in either");
         let calls: Vec<_> = merged.calls.iter().map(|c| (c.caller, c.callee)).collect();
         assert_eq!(calls, [(1, 2), (1, 3)], "main calls x and a, under their new numbers");
     }

@@ -18,7 +18,7 @@ impl Profile {
     /// caller that the profile does not know yet (its own entry was not seen) gives no call.
     pub fn from_touches(name: &str, program: &Program, touches: impl IntoIterator<Item = Touch>) -> Self {
         let mut number: HashMap<usize, usize> = HashMap::new();
-        let mut functions = Vec::new();
+        let mut functions: Vec<Entry> = Vec::new();
         let mut calls = BTreeMap::new();
         for touch in touches {
             let Some(index) = program.functions.find(touch.address) else { continue };
@@ -30,13 +30,23 @@ impl Profile {
                     hash: program.hashes[index],
                     runs: 1,
                     name: f.name.clone(),
+                    blocks: Vec::new(),
                 });
                 functions.len() - 1
             });
+            functions[entered].blocks.push((touch.address - f.start) as u32);
             // A return address may be one past the caller's last byte, after a call that does not return.
             let from = program.functions.find(touch.caller.wrapping_sub(1));
             if let (true, Some(&from)) = (touch.address == f.start, from.and_then(|c| number.get(&c))) {
                 *calls.entry((from, entered)).or_insert(0) += 1;
+            }
+        }
+        for f in &mut functions {
+            f.blocks.sort_unstable();
+            f.blocks.dedup();
+            // The entry alone: blocks were not watched, or nothing else is known.
+            if f.blocks == [0] {
+                f.blocks.clear();
             }
         }
         let calls =

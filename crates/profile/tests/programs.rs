@@ -114,9 +114,10 @@ fn an_order_reaches_the_clones() {
     let source = SOURCE.replace("EXTRA", "").replace("DELTA", "1");
     let bytes = compile(dir.path(), "out", &source, &[]);
     let program = Program::read(&bytes).unwrap();
-    let matched = Matched::new(&profile(&program), &program);
+    let profile = profile(&program);
+    let matched = Matched::new(&profile, &program);
     let graph = Graph::of_matched(&matched, &program);
-    let order = graph.addresses(&FirstTouch.arrange(&graph));
+    let order = matched.addresses(&profile, &program, &FirstTouch.arrange(&graph));
     let options = Options { even_without_gain: true, ..Options::default() };
     let (new, report) = relayout(&bytes, &order, &options).unwrap();
     assert_eq!(report.cloned, 5);

@@ -26,14 +26,21 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                     Ok(functions.as_slice().iter().rev().map(|f| f.start).collect())
                 }
                 // `blocks3`: every third block.
-                "blocks3" => Ok(points(&fs::read(app)?, true)?.addresses.iter().copied().step_by(3).collect()),
+                "blocks3" => {
+                    Ok(points(&fs::read(app)?, true)?.addresses.iter().copied().step_by(3).collect())
+                }
                 file => fs::read_to_string(file)?.lines().map(|l| u64::from_str_radix(l, 16)).collect(),
             };
             let on = |name| std::env::var_os(name).is_none();
             let options = Options {
                 pointers: on("NO_POINTERS"),
                 jump_tables: on("NO_TABLES"),
-                clip_over: std::env::var("CLIP").ok().and_then(|n| n.parse().ok()),
+                clip_over: Some(
+                    std::env::var("CLIP")
+                        .ok()
+                        .and_then(|n| n.parse().ok())
+                        .unwrap_or(pagein_relayout::CLIP_OVER),
+                ),
                 even_without_gain: !on("FORCE"),
             };
             let (bytes, report) = relayout(&fs::read(app)?, &order?, &options)?;

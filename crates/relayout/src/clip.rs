@@ -69,7 +69,7 @@ mod tests {
         let mut code = vec![0x0f, 0x84, 101, 0, 0, 0, 0xc3];
         code.extend([0x90; 100]);
         code.push(0xc3);
-        assert_eq!(fragments(&code, 0, &[0, 6]), Some(vec![0..7]));
+        assert_eq!(fragments(&code, 0, &[0, 6]).as_deref(), Some(&[0..7][..]));
         assert_eq!(fragments(&code, 0, &[0, 107]), Some(vec![0..6, 107..108]));
     }
 
@@ -80,6 +80,6 @@ mod tests {
         code.extend([0x90; 100]);
         code.push(0xc3);
         code.extend([0x90; 300]);
-        assert_eq!(fragments(&code, 0, &[0]), Some(vec![0..103]));
+        assert_eq!(fragments(&code, 0, &[0]).as_deref(), Some(&[0..103][..]));
     }
 }

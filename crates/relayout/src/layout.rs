@@ -132,6 +132,10 @@ pub(crate) fn select(
     }
     for (wanted, touched) in wanted.iter_mut().zip(touched) {
         let f = text.function(wanted.function);
+        // Of a function that only its entry is known of, nothing is known about its blocks.
+        if touched.len() < 2 {
+            continue;
+        }
         let Some(code) = program.at(f.start, f.len).filter(|_| clip_over.is_some_and(|over| f.len > over))
         else {
             continue;

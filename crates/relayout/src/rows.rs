@@ -61,8 +61,8 @@ pub(crate) fn read(table: &[u8], addr: u64, offset: u64) -> Option<Vec<Row>> {
                 RegisterRule::Offset(n) => Rule::Offset(*n),
                 RegisterRule::ValOffset(n) => Rule::ValOffset(*n),
                 RegisterRule::Register(r) => Rule::Register(r.0),
-                RegisterRule::Expression(e) => Rule::Expression(bytes(&e)?),
-                RegisterRule::ValExpression(e) => Rule::ValExpression(bytes(&e)?),
+                RegisterRule::Expression(e) => Rule::Expression(bytes(e)?),
+                RegisterRule::ValExpression(e) => Rule::ValExpression(bytes(e)?),
                 _ => return None,
             };
             rules.push((register.0, rule));

@@ -175,7 +175,7 @@ impl<'a> Tables<'a> {
             search.push((clone.to, table_addr + at));
             let record = match part {
                 None => self.whole(fde, clone, table_addr, at),
-                Some((part, lsda)) => self.fragment(fde, clone, part, *lsda, table_addr, at),
+                Some((part, lsda)) => fragment(fde, clone, part, *lsda, table_addr, at),
             };
             table.extend(record.ok_or_else(far)?);
         }
@@ -202,40 +202,32 @@ impl<'a> Tables<'a> {
         }
         Some(record)
     }
+}
 
-    /// A record of its own for a fragment whose language-specific data lies at `lsda`.
-    fn fragment(
-        &self,
-        fde: &Fde,
-        clone: &Moved,
-        part: &Part,
-        lsda: u64,
-        table_addr: u64,
-        at: u64,
-    ) -> Option<Vec<u8>> {
-        let size = fde.cie.code.size()?;
-        let mut record = vec![0; (8 + 2 * size) as usize];
-        if fde.cie.augmented {
-            match fde.cie.lsda {
-                Some(encoding) => {
-                    record.push(encoding.size()? as u8);
-                    let field = record.len() as u64;
-                    record.resize((field + encoding.size()?) as usize, 0);
-                    let pointer = if part.lsda.is_some() { lsda } else { 0 };
-                    let value = encoding.unresolve(pointer, table_addr + at + field);
-                    encoding.write(&mut record, field, value)?;
-                }
-                None => record.push(0),
+/// A record of its own for a fragment whose language-specific data lies at `lsda`.
+fn fragment(fde: &Fde, clone: &Moved, part: &Part, lsda: u64, table_addr: u64, at: u64) -> Option<Vec<u8>> {
+    let size = fde.cie.code.size()?;
+    let mut record = vec![0; (8 + 2 * size) as usize];
+    if fde.cie.augmented {
+        match fde.cie.lsda {
+            Some(encoding) => {
+                record.push(encoding.size()? as u8);
+                let field = record.len() as u64;
+                record.resize((field + encoding.size()?) as usize, 0);
+                let pointer = if part.lsda.is_some() { lsda } else { 0 };
+                let value = encoding.unresolve(pointer, table_addr + at + field);
+                encoding.write(&mut record, field, value)?;
             }
+            None => record.push(0),
         }
-        record.extend(&part.instructions);
-        // DW_CFA_nop.
-        record.resize(record.len().next_multiple_of(8) + 4, 0);
-        let len = u32::try_from(record.len() - 4).ok()?;
-        record[..4].copy_from_slice(&len.to_le_bytes());
-        set_range(&mut record, fde, clone, table_addr, at)?;
-        Some(record)
     }
+    record.extend(&part.instructions);
+    // DW_CFA_nop.
+    record.resize(record.len().next_multiple_of(8) + 4, 0);
+    let len = u32::try_from(record.len() - 4).ok()?;
+    record[..4].copy_from_slice(&len.to_le_bytes());
+    set_range(&mut record, fde, clone, table_addr, at)?;
+    Some(record)
 }
 
 /// Sets the CIE pointer, start and range of an FDE record that goes to offset `at` of the table.
