@@ -9,7 +9,7 @@ use goblin::elf::section_header::SHT_PROGBITS;
 use crate::arch::Kind;
 use crate::bytes::slice;
 use crate::elf::Program;
-use crate::layout::Layout;
+use crate::layout::{Layout, Wanted};
 use crate::pointers::Pointers;
 use crate::text::Text;
 use crate::{PAGE, Touched};
@@ -61,11 +61,19 @@ pub(crate) fn find(
     layout.clones.iter().map(|c| c.function).filter(|f| pages(*f).all(|page| kept.contains(&page))).collect()
 }
 
-/// Pages of code that the functions in `all` touch as shipped, and with those of `layout` cloned.
-pub(crate) fn pages(text: &Text, all: &[usize], layout: &Layout) -> (usize, usize) {
-    let range = |f: &usize| (text.function(*f).start, text.function(*f).len);
-    let before = Touched::of(all.iter().map(range));
-    let stay = Touched::of(all.iter().filter(|f| layout.clones_of(**f).is_empty()).map(range));
+/// Pages of code that what is wanted touches as shipped, and with the functions of `layout` cloned.
+pub(crate) fn pages(text: &Text, all: &[Wanted], layout: &Layout) -> (usize, usize) {
+    let ranges = |w: &Wanted| -> Vec<(u64, u64)> {
+        let f = text.function(w.function);
+        match w.parts.as_slice() {
+            [] => vec![(f.start, f.len)],
+            parts => {
+                parts.iter().map(|r| (f.start + u64::from(r.start), u64::from(r.end - r.start))).collect()
+            }
+        }
+    };
+    let before = Touched::of(all.iter().flat_map(ranges));
+    let stay = Touched::of(all.iter().filter(|w| layout.clones_of(w.function).is_empty()).flat_map(ranges));
     let clones = Touched::of([(layout.start, layout.end - layout.start)]);
     (before.pages, stay.pages + clones.pages)
 }
