@@ -6,5 +6,5 @@ mod x86_64;
 pub(crate) use jump_table::TableHint;
 pub(crate) use x86_64::{
     CODE_ALIGN, Decoded, FILLER, JUMP_SIZE, Kind, RETURN_ADDRESS, Reference, branch_leaders, decode,
-    is_main_argument, is_padding, jump, position_independent_hash, short_branches,
+    decode_in_place, is_main_argument, is_padding, jump, position_independent_hash, short_branches,
 };

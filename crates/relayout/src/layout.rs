@@ -8,7 +8,7 @@ use crate::clip;
 use crate::elf::Program;
 use crate::functions::Function;
 use crate::text::Text;
-use crate::{Refusals, Untreatable};
+use crate::{Refusal, Refusals, Untreatable};
 
 /// A function's copy, or the copy of a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +116,10 @@ pub(crate) fn select(
     for addr in order {
         let Some(function) = text.functions.find(*addr) else { continue };
         let place = place.entry(function).or_insert_with(|| match &text.decoded[function] {
+            Ok(decoded) if decoded.short_exit => {
+                *refusals.entry(Refusal::ShortBranch).or_default() += 1;
+                None
+            }
             Ok(_) => {
                 wanted.push(Wanted { function, parts: Vec::new() });
                 touched.push(Vec::new());

@@ -74,5 +74,5 @@ fn decode(program: &Program<'_>, f: &Function) -> Result<Decoded, Refusal> {
     if !ordinary {
         return Err(Refusal::OtherSection);
     }
-    arch::decode(program.at(f.start, f.len).ok_or(Refusal::NotDecoded)?, f.start)
+    arch::decode_in_place(program.at(f.start, f.len).ok_or(Refusal::NotDecoded)?, f.start)
 }

@@ -53,14 +53,22 @@ pub(crate) struct Decoded {
     pub(crate) starts: Vec<u32>,
     /// PC-relative operands that leave the function, and every `lea`.
     pub(crate) references: Vec<Reference>,
+    /// A short branch leaves the function: it cannot be copied, but what it refers to is known.
+    pub(crate) short_exit: bool,
     /// The last instruction may go on to the one after the function.
     pub(crate) open_end: bool,
     pub(crate) tables: Vec<TableHint>,
 }
 
+/// Decodes code that is to be copied.
+pub(crate) fn decode(code: &[u8], start: u64) -> Result<Decoded, Refusal> {
+    let decoded = decode_in_place(code, start)?;
+    if decoded.short_exit { Err(Refusal::ShortBranch) } else { Ok(decoded) }
+}
+
 /// Decodes a function linearly. Refuses what cannot be copied with only its PC-relative operands changed, and what shows that
 /// the bytes are not all instructions.
-pub(crate) fn decode(code: &[u8], start: u64) -> Result<Decoded, Refusal> {
+pub(crate) fn decode_in_place(code: &[u8], start: u64) -> Result<Decoded, Refusal> {
     let len = code.len() as u64;
     let end = start + len;
     let inside = |addr: u64| addr >= start && addr < end;
@@ -101,7 +109,7 @@ pub(crate) fn decode(code: &[u8], start: u64) -> Result<Decoded, Refusal> {
                 } else if offsets.immediate_size() == 4 {
                     push(offsets.immediate_offset(), if call { Kind::Call } else { Kind::Jump }, target);
                 } else {
-                    return Err(Refusal::ShortBranch);
+                    out.short_exit = true;
                 }
             }
             FlowControl::IndirectBranch => computed_jump = true,

@@ -121,7 +121,7 @@ fn clipped_functions_behave_the_same() {
             }
         }
     }
-    assert!(clipped > 300, "{clipped} functions were clipped");
+    assert!(clipped > 100, "{clipped} functions were clipped");
 }
 
 #[test]
