@@ -109,8 +109,10 @@ fn clipped_functions_behave_the_same() {
             for kind in [KINDS[0], KINDS[1]] {
                 let bytes = compile(&source(name), &old, &[&[level], kind].concat());
                 let blocks = points(&bytes, true).unwrap().addresses;
-                for step in [2, 5] {
-                    let order: Vec<u64> = blocks.iter().rev().copied().step_by(step).collect();
+                for step in [3, 9] {
+                    // With the entries, more functions have two addresses named: one with a single one stays whole.
+                    let mut order: Vec<u64> = blocks.iter().rev().copied().step_by(step).collect();
+                    order.extend(everything(&bytes));
                     let options =
                         Options { even_without_gain: true, clip_over: Some(0), ..Options::default() };
                     let (bytes, report) = relayout(&bytes, &order, &options).unwrap();
@@ -121,7 +123,7 @@ fn clipped_functions_behave_the_same() {
             }
         }
     }
-    assert!(clipped > 100, "{clipped} functions were clipped");
+    assert!(clipped > 60, "{clipped} functions were clipped");
 }
 
 #[test]
