@@ -4,6 +4,7 @@
 //! knows of images, sources or policies.
 
 mod arch;
+pub mod breakpoint;
 pub mod inherited;
 mod memory_file;
 pub mod process;

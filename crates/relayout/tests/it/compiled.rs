@@ -1,0 +1,218 @@
+//! Small programs, compiled in every way that changes the code's shape, behave the same with all of their functions cloned.
+
+use std::process::Command;
+
+use crate::support::{clone_to, compile, everything, same, source, write_program};
+use pagein_relayout::{Functions, Options, Untreatable, points, relayout};
+
+const OPTIMISATION: [&str; 3] = ["-O0", "-O2", "-Os"];
+const KINDS: [&[&str]; 4] = [
+    &["-fPIE", "-pie"],
+    &["-no-pie", "-fno-pie"],
+    &["-static", "-Wl,--eh-frame-hdr"],
+    &["-static-pie", "-fPIE"],
+];
+
+#[test]
+fn c_programs_behave_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    for level in OPTIMISATION {
+        for kind in KINDS {
+            let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+            let flags = [&[level], kind].concat();
+            let bytes = compile(&source("features.c"), &old, &flags);
+            let report = clone_to(&bytes, &everything(&bytes), &new);
+            assert!(report.cloned >= 15, "{flags:?}: {report:?}");
+            if level == "-O2" {
+                assert!(report.table_entries > 0, "{flags:?}: the switch is found: {report:?}");
+            }
+            for args in [&[][..], &["5"], &["abort"]] {
+                let output = same(&old, &new, args);
+                assert!(output.stdout.starts_with(b"constructor\n"), "{flags:?} {args:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn cpp_exceptions_pass_through_clones() {
+    let dir = tempfile::tempdir().unwrap();
+    for level in OPTIMISATION {
+        for kind in KINDS {
+            let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+            let bytes = compile(&source("features.cc"), &old, &[&[level], kind].concat());
+            clone_to(&bytes, &everything(&bytes), &new);
+            let output = same(&old, &new, &[]);
+            assert_eq!(output.status.code(), Some(3));
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(text.contains("caught 8") && text.contains("deeper 5"), "{text}");
+            let output = same(&old, &new, &["throw"]);
+            assert_eq!(
+                output.status.code(),
+                None,
+                "an exception that nobody catches ends the program by a signal"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_treated_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = dir.path().join("old");
+    let refused = |bytes: &[u8]| relayout(bytes, &everything(bytes), &Options::default()).unwrap_err();
+    let bytes = compile(&source("features.c"), &old, &["-static"]);
+    assert_eq!(refused(&bytes), Untreatable::NoUnwindHeader);
+    let bytes = compile(&source("features.c"), &old, &["-fno-asynchronous-unwind-tables"]);
+    let functions = Functions::read(&bytes).unwrap();
+    let main = functions.as_slice().iter().find(|f| f.name.as_deref() == Some("main")).unwrap();
+    assert!(!main.unwind, "its bounds come from the symbol");
+    assert_eq!(
+        relayout(&bytes, &[main.start], &Options::default()).unwrap_err(),
+        Untreatable::NothingToClone
+    );
+    let mut bytes = compile(&source("features.c"), &old, &["-O2"]);
+    bytes.extend([1; 1000]);
+    assert_eq!(refused(&bytes), Untreatable::TrailingData(1000));
+    bytes.truncate(bytes.len() - 1000);
+    let again =
+        relayout(&bytes, &everything(&bytes), &Options { even_without_gain: true, ..Options::default() });
+    assert_eq!(refused(&again.unwrap().0), Untreatable::AlreadyDone);
+    assert_eq!(relayout(&bytes, &[], &Options::default()).unwrap_err(), Untreatable::NothingToClone);
+    assert_eq!(relayout(b"#!/bin/sh\n", &[], &Options::default()).unwrap_err(), Untreatable::NotElf);
+}
+
+#[test]
+fn a_part_of_the_functions_behaves_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    for kind in [KINDS[0], KINDS[1]] {
+        let bytes = compile(&source("features.cc"), &old, &[&["-O2"], kind].concat());
+        let all = everything(&bytes);
+        for step in 2..5 {
+            let order: Vec<u64> = all.iter().copied().step_by(step).collect();
+            clone_to(&bytes, &order, &new);
+            same(&old, &new, &[]);
+        }
+    }
+}
+
+/// Every function cut to a part of its blocks: control goes back and forth between fragments and originals, exceptions are thrown in
+/// fragments and caught in originals.
+#[test]
+fn clipped_functions_behave_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    let mut clipped = 0;
+    for (name, args) in [("features.c", &["5"][..]), ("features.cc", &[]), ("features.cc", &["throw"])] {
+        for level in OPTIMISATION {
+            for kind in [KINDS[0], KINDS[1]] {
+                let bytes = compile(&source(name), &old, &[&[level], kind].concat());
+                let blocks = points(&bytes, true).unwrap().addresses;
+                for step in [3, 9] {
+                    // With the entries, more functions have two addresses named: one with a single one stays whole.
+                    let mut order: Vec<u64> = blocks.iter().rev().copied().step_by(step).collect();
+                    order.extend(everything(&bytes));
+                    let options =
+                        Options { even_without_gain: true, clip_over: Some(0), ..Options::default() };
+                    let (bytes, report) = relayout(&bytes, &order, &options).unwrap();
+                    clipped += report.clipped;
+                    write_program(&new, &bytes);
+                    same(&old, &new, args);
+                }
+            }
+        }
+    }
+    assert!(clipped > 60, "{clipped} functions were clipped");
+}
+
+#[test]
+fn callbacks_from_a_loaded_library_reach_the_same_functions() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = dir.path().join("lib.c");
+    // The library knows the program's functions by their exported names, and through pointers that it is given.
+    std::fs::write(
+        &library,
+        "extern int exported(int);\n\
+         int call(int (*f)(int), int x) { return f == exported ? f(x) + exported(x) : -1; }\n",
+    )
+    .unwrap();
+    let program = dir.path().join("main.c");
+    std::fs::write(
+        &program,
+        "#include <dlfcn.h>\n#include <stdio.h>\n\
+         int exported(int x) { return x * 3; }\n\
+         int main(int argc, char **argv) {\n\
+           void *lib = dlopen(argv[1], RTLD_NOW); if (!lib) { puts(dlerror()); return 1; }\n\
+           int (*call)(int (*)(int), int) = dlsym(lib, \"call\");\n\
+           printf(\"%d %d\\n\", call(exported, 7), dlsym(RTLD_DEFAULT, \"exported\") == (void *)exported);\n\
+           return 0; }\n",
+    )
+    .unwrap();
+    let so = dir.path().join("lib.so");
+    compile(&library, &so, &["-shared", "-fPIC"]);
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    for kind in [KINDS[0], KINDS[1]] {
+        let bytes = compile(&program, &old, &[&["-O2", "-rdynamic"], kind].concat());
+        clone_to(&bytes, &everything(&bytes), &new);
+        let output = same(&old, &new, &[so.to_str().unwrap()]);
+        assert_eq!(output.stdout, b"42 1\n");
+    }
+}
+
+#[test]
+fn tools_accept_the_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    let bytes = compile(&source("features.c"), &old, &["-O2", "-g"]);
+    let report = clone_to(&bytes, &everything(&bytes), &new);
+    assert!(report.headers_in_place);
+    let tool = |name: &str, args: &[&str]| {
+        let output = Command::new(name).args(args).arg(&new).output().expect("the tests need binutils");
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{name}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(tool("readelf", &["-aW"]).contains(".text.pagein"));
+    assert!(tool("objdump", &["-d", "-j", ".text.pagein"]).contains("<classify>:"), "clones have names");
+    tool("strip", &[]);
+    same(&old, &new, &["4"]);
+}
+
+#[test]
+fn gdb_names_clones_in_a_backtrace() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    let bytes = compile(&source("features.c"), &old, &["-O0"]);
+    let report = clone_to(&bytes, &everything(&bytes), &new);
+    let Ok(output) = Command::new("gdb")
+        .args([
+            "-batch",
+            "-nx",
+            "-ex",
+            "break siglongjmp",
+            "-ex",
+            "run",
+            "-ex",
+            "bt",
+            "-ex",
+            "info symbol $pc",
+        ])
+        .args(["-ex", "up 2", "-ex", "print/x $pc - (unsigned long)&__executable_start"])
+        .arg(&new)
+        .output()
+    else {
+        eprintln!("gdb is not installed: nothing is shown about it");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let frames = text.lines().filter(|l| l.starts_with('#') && l.contains(" deep ")).count();
+    assert!(frames >= 6 && text.contains(" main "), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let offset = text.lines().find_map(|l| u64::from_str_radix(l.strip_prefix("$1 = 0x")?, 16).ok());
+    if let Some(offset) = offset {
+        assert!((report.clones_start..report.clones_end).contains(&offset), "the frames are clones': {text}");
+    }
+}
