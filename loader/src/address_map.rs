@@ -11,8 +11,14 @@ pub(crate) struct AddressMap {
 }
 
 impl AddressMap {
+    /// Of ranges that overlap the later one counts, as when the kernel maps one over the other.
     pub(crate) fn new(ranges: impl IntoIterator<Item = (Range<u64>, FileOffset)>) -> Self {
-        Self { ranges: ranges.into_iter().collect() }
+        let mut map = Self::default();
+        for (range, offset) in ranges {
+            let _ = map.cut(&range);
+            map.ranges.push((range, offset));
+        }
+        map
     }
 
     /// The file page at `address`.
@@ -26,28 +32,37 @@ impl AddressMap {
         self.ranges.iter().map(|(range, _)| range)
     }
 
-    /// Follows `mremap(2)`: `len` bytes at `from` are now at `to`.
+    /// Follows `mremap(2)`: `len` bytes at `from` are now at `to`, in place of what was there.
     pub(crate) fn remap(&mut self, from: u64, to: u64, len: u64) {
-        let moved = from..from.saturating_add(len);
-        let mut ranges = Vec::new();
+        let moved = self.cut(&(from..from.saturating_add(len)));
+        let _ = self.cut(&(to..to.saturating_add(len)));
+        let shift = |address: u64| to + (address - from);
+        self.ranges
+            .extend(moved.into_iter().map(|(range, offset)| (shift(range.start)..shift(range.end), offset)));
+    }
+
+    /// Takes `hole` out of all ranges; returns what was in it.
+    fn cut(&mut self, hole: &Range<u64>) -> Vec<(Range<u64>, FileOffset)> {
+        let mut kept = Vec::new();
+        let mut taken = Vec::new();
         for (range, offset) in self.ranges.drain(..) {
-            let start = range.start.max(moved.start);
-            let end = range.end.min(moved.end);
-            let at = |address: u64| FileOffset(offset.0 + (address - range.start));
+            let start = range.start.max(hole.start);
+            let end = range.end.min(hole.end);
             if start >= end {
-                ranges.push((range, offset));
+                kept.push((range, offset));
                 continue;
             }
+            let at = |address: u64| FileOffset(offset.0 + (address - range.start));
             if range.start < start {
-                ranges.push((range.start..start, offset));
+                kept.push((range.start..start, offset));
             }
-            let shifted = to + (start - from);
-            ranges.push((shifted..shifted + (end - start), at(start)));
+            taken.push((start..end, at(start)));
             if end < range.end {
-                ranges.push((end..range.end, at(end)));
+                kept.push((end..range.end, at(end)));
             }
         }
-        self.ranges = ranges;
+        self.ranges = kept;
+        taken
     }
 }
 
@@ -67,5 +82,15 @@ mod tests {
         assert_eq!(page(0x70000), Some(0x12));
         assert_eq!(page(0x71fff), Some(0x13));
         assert_eq!(page(0x72000), None);
+    }
+
+    #[test]
+    fn what_is_mapped_or_moved_over_another_range_counts() {
+        let later = FileOffset(0x80000);
+        let mut map = AddressMap::new([(0x1000..0x5000, FileOffset(0)), (0x4000..0x8000, later)]);
+        let page = |map: &AddressMap, address| map.page(address).map(|p| p.0);
+        assert_eq!((page(&map, 0x3fff), page(&map, 0x4000)), (Some(2), Some(0x80)));
+        map.remap(0x1000, 0x6000, 0x1000);
+        assert_eq!((page(&map, 0x1000), page(&map, 0x6000), page(&map, 0x7000)), (None, Some(0), Some(0x83)));
     }
 }

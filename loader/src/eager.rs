@@ -70,6 +70,9 @@ pub(crate) async fn fetch_complete(
     });
     let program = program.map_err(|error| Trouble::Elf { program: manifest.name.clone(), error })?;
     check_interpreter(&manifest.name, &program)?;
-    unnamed.publish(&path)?;
+    // A good copy that is there stays: other runs may be about to execute it.
+    if find_complete(cache, manifest).is_none() {
+        unnamed.publish(&path)?;
+    }
     Ok(path)
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use pagein_image::PageNo;
@@ -11,7 +11,6 @@ use pagein_uffd::{Event, Userfault};
 use crate::address_map::AddressMap;
 use crate::guard::{Guard, Ward};
 use crate::processes::{Process, Processes, Waiter, lock};
-use crate::tell::tell;
 
 /// One fault.
 #[derive(Debug)]
@@ -34,6 +33,10 @@ pub(crate) trait Pager: Send + Sync {
 
 /// How often to look whether address spaces have gone: a fork's end is not announced.
 const PRUNE_MS: u16 = 100;
+/// Pause before what failed is tried again.
+const RETRY: Duration = Duration::from_millis(10);
+/// How often a fault at an address that is not known is let through to fault again.
+const UNKNOWN_RETRIES: u32 = 1000;
 const PROGRAM: u64 = u64::MAX;
 const GUARD: u64 = u64::MAX - 1;
 
@@ -45,6 +48,8 @@ pub(crate) struct FaultLoop<'a> {
     epoll: Epoll,
     guard: Mutex<Guard>,
     next_number: u32,
+    /// The last fault at an address that is not known, and how often it came in a row.
+    unknown: (u64, u32),
     /// Polls readable when the program has ended.
     program: OwnedFd,
 }
@@ -62,45 +67,57 @@ impl<'a> FaultLoop<'a> {
         guard.brief(&ward)?;
         epoll.add(&guard, EpollEvent::new(EpollFlags::EPOLLHUP, GUARD))?;
         let processes = Arc::default();
-        Ok(Self { pager, processes, ward, epoll, guard: Mutex::new(guard), next_number: 1, program })
+        Ok(Self {
+            pager,
+            processes,
+            ward,
+            epoll,
+            guard: Mutex::new(guard),
+            next_number: 1,
+            unknown: (0, 0),
+            program,
+        })
     }
 
     /// Takes charge of an address space.
     pub(crate) fn add(&mut self, userfault: Userfault, map: AddressMap) -> std::io::Result<()> {
         let process = Arc::new(Process { number: self.next_number, userfault, map: Mutex::new(map) });
         self.next_number += 1;
-        lock(&self.guard).adopt(&process)?;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(process.number));
         self.epoll.add(&process.userfault, event)?;
-        self.processes.add(process);
+        self.processes.add(Arc::clone(&process));
+        self.adopt(&process);
         Ok(())
     }
 
-    /// Serves until nobody has missing pages any more.
-    pub(crate) fn run(mut self) -> std::io::Result<()> {
+    /// Serves until nobody has missing pages any more. Nothing ends it before: a closed userfaultfd gives zeros. What fails
+    /// (no descriptors, no memory) is tried again, while whoever faults waits.
+    pub(crate) fn run(mut self) {
         let mut program_runs = true;
+        let mut pruned = Instant::now();
         loop {
             let mut ready = [EpollEvent::empty(); 32];
-            let count = match self.epoll.wait(&mut ready, EpollTimeout::from(PRUNE_MS)) {
-                Ok(count) => count,
-                Err(nix::errno::Errno::EINTR) => continue,
-                Err(error) => return Err(error.into()),
-            };
+            let count = self.epoll.wait(&mut ready, EpollTimeout::from(PRUNE_MS)).unwrap_or(0);
             for event in &ready[..count] {
                 match event.data() {
                     PROGRAM => {
                         program_runs = false;
-                        self.epoll.delete(self.program.as_fd())?;
+                        let _ = self.epoll.delete(self.program.as_fd());
                         self.pager.program_ended(Instant::now());
                     }
-                    GUARD => self.replace_guard()?,
-                    number => self.serve(number)?,
+                    GUARD => self.replace_guard(),
+                    number => {
+                        if self.serve(number).is_err() {
+                            // Out of descriptors, most likely: those of the dead may be enough.
+                            self.prune();
+                            std::thread::sleep(RETRY);
+                        }
+                    }
                 }
             }
-            if count == 0 || !program_runs {
-                for gone in self.processes.prune() {
-                    let _ = self.epoll.delete(&gone.userfault);
-                }
+            if !program_runs || pruned.elapsed() >= Duration::from_millis(PRUNE_MS.into()) {
+                self.prune();
+                pruned = Instant::now();
             }
             let nobody_waits = self.processes.all().is_empty() || self.pager.is_complete();
             if nobody_waits {
@@ -108,8 +125,14 @@ impl<'a> FaultLoop<'a> {
                 if program_runs {
                     self.await_program();
                 }
-                return Ok(());
+                return;
             }
+        }
+    }
+
+    fn prune(&self) {
+        for gone in self.processes.prune() {
+            let _ = self.epoll.delete(&gone.userfault);
         }
     }
 
@@ -133,33 +156,46 @@ impl<'a> FaultLoop<'a> {
                 }
                 Event::Remap { from, to, len } => {
                     lock(&process.map).remap(from, to, len);
-                    lock(&self.guard).adopt(&process)?;
+                    self.adopt(&process);
                 }
             }
         }
         Ok(())
     }
 
-    fn fault(&self, process: &Arc<Process>, address: u64, write: bool, thread: u32) {
+    fn fault(&mut self, process: &Arc<Process>, address: u64, write: bool, thread: u32) {
         let page = lock(&process.map).page(address);
         let waiter = Waiter { process: Arc::clone(process), address };
-        match page {
-            Some(page) => self.pager.fault(Fault { page, waiter, write, thread }),
-            // Cannot be: only known ranges are registered. If it is, nobody knows the right bytes.
-            None => tell([(&process.userfault, process.ranges())], self.ward.memory),
+        if let Some(page) = page {
+            return self.pager.fault(Fault { page, waiter, write, thread });
+        }
+        // Another thread may have touched the new place of a mapping before its remap was read: it faults again. What stays
+        // unknown (a mapping that grew) has no right bytes.
+        self.unknown = if self.unknown.0 == address { (address, self.unknown.1 + 1) } else { (address, 1) };
+        if self.unknown.1 > UNKNOWN_RETRIES { waiter.refuse() } else { waiter.wake() }
+    }
+
+    /// Gives the guard a process to care for; one that has gone is replaced.
+    fn adopt(&self, process: &Process) {
+        let adopted = lock(&self.guard).adopt(process);
+        if adopted.is_err() {
+            self.replace_guard();
         }
     }
 
-    fn replace_guard(&self) -> std::io::Result<()> {
+    /// Without a guard the program is still served; a new one is tried for at the next occasion.
+    fn replace_guard(&self) {
         let mut guard = lock(&self.guard);
         let _ = self.epoll.delete(&*guard);
-        *guard = Guard::start()?;
-        guard.brief(&self.ward)?;
-        for process in self.processes.all() {
-            guard.adopt(&process)?;
+        let replaced = Guard::start().and_then(|fresh| {
+            fresh.brief(&self.ward)?;
+            self.processes.all().iter().try_for_each(|process| fresh.adopt(process))?;
+            self.epoll.add(&fresh, EpollEvent::new(EpollFlags::EPOLLHUP, GUARD))?;
+            Ok(fresh)
+        });
+        if let Ok(fresh) = replaced {
+            *guard = fresh;
         }
-        self.epoll.add(&*guard, EpollEvent::new(EpollFlags::EPOLLHUP, GUARD))?;
-        Ok(())
     }
 }
 

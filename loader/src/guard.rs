@@ -9,12 +9,16 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use std::time::Duration;
+
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use pagein_uffd::{Userfault, process};
+use pagein_image::FileOffset;
+use pagein_uffd::{Event, Userfault, process};
 use serde::{Deserialize, Serialize};
 
+use crate::address_map::AddressMap;
 use crate::processes::Process;
-use crate::tell::{MemoryId, say, tell};
+use crate::tell::{MemoryId, poison, say, tell};
 
 /// What the guard must know to tell processes and the user.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -31,6 +35,7 @@ enum Message {
     Ward(Ward),
     /// Comes with a userfaultfd.
     Adopt {
+        number: u32,
         ranges: Vec<std::ops::Range<u64>>,
     },
     /// Nothing is missing any more, or nobody is left.
@@ -38,6 +43,8 @@ enum Message {
 }
 
 const MESSAGE_LIMIT: usize = 64 * 1024;
+/// How often the guard looks again when it has taken over.
+const TICK: Duration = Duration::from_millis(20);
 
 /// The pager's handle of its guard.
 #[derive(Debug)]
@@ -73,7 +80,8 @@ impl Guard {
 
     /// Gives the guard a process to care for.
     pub(crate) fn adopt(&self, process: &Process) -> io::Result<()> {
-        self.send(&Message::Adopt { ranges: process.ranges() }, &[process.userfault.as_fd()])
+        let message = Message::Adopt { number: process.number, ranges: process.ranges() };
+        self.send(&message, &[process.userfault.as_fd()])
     }
 
     /// Ends the guard's work.
@@ -89,30 +97,82 @@ impl AsFd for Guard {
     }
 }
 
+/// An address space, as far as the guard knows it.
+struct Space {
+    number: u32,
+    userfault: Userfault,
+    map: AddressMap,
+}
+
 fn keep_watch(socket: &OwnedFd) {
     let mut ward = None;
-    let mut spaces: Vec<(Userfault, Vec<std::ops::Range<u64>>)> = Vec::new();
+    let mut spaces: Vec<Space> = Vec::new();
+    let mut errors = 0;
     loop {
-        let Ok((bytes, mut fds)) = process::receive(socket, MESSAGE_LIMIT) else { break };
+        let (bytes, mut fds) = match process::receive(socket, MESSAGE_LIMIT) {
+            Ok(received) => received,
+            // Out of descriptors or memory: one message is lost, the pager is not.
+            Err(_) if errors < 1000 => {
+                errors += 1;
+                spaces.retain(|space| space.userfault.is_alive());
+                std::thread::sleep(TICK);
+                continue;
+            }
+            Err(_) => break,
+        };
         if bytes.is_empty() {
             break;
         }
         match serde_json::from_slice(&bytes) {
             Ok(Message::Ward(told)) => ward = Some(told),
-            Ok(Message::Adopt { ranges }) => {
-                spaces.retain(|(userfault, _)| userfault.is_alive());
-                spaces.extend(fds.pop().map(|fd| (Userfault::from(fd), ranges)));
+            Ok(Message::Adopt { number, ranges }) => {
+                // Told again after a remap: the new ranges count.
+                spaces.retain(|space| space.number != number && space.userfault.is_alive());
+                let map = AddressMap::new(ranges.into_iter().map(|range| (range, FileOffset(0))));
+                spaces.extend(fds.pop().map(|fd| Space { number, userfault: fd.into(), map }));
             }
             Ok(Message::Goodbye) => return,
             Err(_) => {}
         }
     }
-    spaces.retain(|(userfault, _)| userfault.is_alive());
+    spaces.retain(|space| space.userfault.is_alive());
     let Some(ward) = ward.filter(|_| !spaces.is_empty()) else { return };
     say(&format!(
         "the pager of {} was killed: the pages that had not arrived from {} are lost, and every process that \
          misses one gets SIGBUS",
         ward.program, ward.source
     ));
-    tell(spaces.iter().map(|(userfault, ranges)| (userfault, ranges.clone())), ward.memory);
+    abandon(spaces, ward.memory);
+}
+
+/// Takes the pager's place until no address space is left, only that nobody gets a page any more. It must not end before:
+/// a closed userfaultfd gives zeros, and a program may survive SIGBUS.
+fn abandon(mut spaces: Vec<Space>, memory: MemoryId) {
+    let mut told = false;
+    while !spaces.is_empty() {
+        let mut children = Vec::new();
+        for space in &mut spaces {
+            // A fork or a remap that nobody has read blocks both the process and its poisoning.
+            for event in space.userfault.events().unwrap_or_default() {
+                match event {
+                    Event::Fork(userfault) => {
+                        children.push(Space { number: 0, userfault, map: space.map.clone() });
+                    }
+                    Event::Remap { from, to, len } => space.map.remap(from, to, len),
+                    // Poisoned with all the others.
+                    Event::Fault { .. } => {}
+                }
+            }
+        }
+        let forked = !children.is_empty();
+        spaces.extend(children);
+        let list = || spaces.iter().map(|space| (&space.userfault, space.map.ranges().cloned().collect()));
+        if told && !forked {
+            poison(list());
+        } else {
+            told = tell(list(), memory);
+        }
+        std::thread::sleep(TICK);
+        spaces.retain(|space| space.userfault.is_alive());
+    }
 }

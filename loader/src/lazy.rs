@@ -15,7 +15,7 @@ use crate::processes::{Processes, Waiter, lock};
 use crate::remote::{Remote, Unit};
 use crate::stats::Stats;
 use crate::stream::ObjectStream;
-use crate::table::{Answer, PageTable};
+use crate::table::{Answer, PageState, PageTable};
 use crate::tell::{MemoryId, say, tell};
 use crate::trouble::Trouble;
 
@@ -91,7 +91,7 @@ impl Lazy {
     pub(crate) fn install(&self, pages: &[PageNo], raw: &[u8]) -> Result<(), Trouble> {
         let runs = {
             let table = lock(&self.table);
-            runs(pages, |page| table.state(page) == crate::table::PageState::Present)
+            runs(pages, |page| table.state(page) == PageState::Present)
         };
         for (first, count) in runs {
             let bytes = &raw[first * PAGE_SIZE..(first + count) * PAGE_SIZE];
@@ -177,7 +177,9 @@ impl Lazy {
 
     async fn fetch(&self, page: PageNo) -> Result<(), Trouble> {
         let (unit, pages) = self.remote.unit(page, self.policy).await?;
-        if !lock(&self.in_flight).insert(unit.clone()) {
+        // It may have come with the stream or with another page's unit meanwhile.
+        let is_there = lock(&self.table).state(page) == PageState::Present;
+        if is_there || !lock(&self.in_flight).insert(unit.clone()) {
             return Ok(());
         }
         lock(&self.table).requested(&pages);
@@ -232,7 +234,7 @@ impl Pager for LazyPager {
         }
         if lazy.lost.load(Ordering::SeqCst) {
             // Nothing comes any more: whoever faults now was not told yet.
-            let _ = waiter.process.userfault.poison(&(waiter.address..waiter.address + PAGE_SIZE as u64));
+            waiter.refuse();
         }
     }
 

@@ -35,6 +35,14 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
+    /// The page will never come: SIGBUS. While the process forks or remaps that cannot be said yet, so it faults again.
+    pub(crate) fn refuse(&self) {
+        let page = self.address..self.address + pagein_image::PAGE_SIZE as u64;
+        if self.process.userfault.poison(&page).is_err() {
+            self.wake();
+        }
+    }
+
     pub(crate) fn wake(&self) {
         self.process.wake(self.address);
     }

@@ -22,7 +22,7 @@ use crate::launch::{check_interpreter, launch, memory_file, pidfd};
 use crate::processes::lock;
 use crate::self_reads::SelfReads;
 use crate::start::{Front, become_program};
-use crate::tell::MemoryId;
+use crate::tell::{MemoryId, say};
 use crate::trouble::Trouble;
 use crate::{Failure, waiter};
 
@@ -58,11 +58,7 @@ pub fn record(config: &RecordConfig) -> Result<ExitCode, Failure> {
                 process::set_title("pagein", &format!("pagein: recorder of process {}", front.pid()));
                 let outcome =
                     Recording { front: &front, path: &path, map: &map, program: &program }.run(pipe, &argv);
-                if let Err(trouble) = outcome {
-                    front.fail(&trouble.into());
-                    return 1;
-                }
-                0
+                front.report(outcome)
             });
         eprintln!("pagein: {failure}");
         i32::from(failure.code)
@@ -141,7 +137,8 @@ impl Recording<'_> {
             lock(&pager.state).started = Instant::now();
             faults.add(userfault, map).map_err(Trouble::system("cannot watch the program's faults"))
         })?;
-        faults.run().map_err(Trouble::system("the recorder failed"))
+        faults.run();
+        Ok(())
     }
 }
 
@@ -181,7 +178,7 @@ impl Recorder<'_> {
     /// Brings a page in, if it is not there, and notes the touch.
     fn touch(&self, page: PageNo, access: Access, process: u32, thread: u32) -> Result<(), Trouble> {
         let mut state = lock(&self.state);
-        if std::mem::replace(&mut state.present[page.index()], true) {
+        if state.present[page.index()] {
             return Ok(());
         }
         let start = page.offset().0 as usize;
@@ -190,6 +187,7 @@ impl Recorder<'_> {
         bytes[..end - start].copy_from_slice(&self.file[start..end]);
         let written = self.memory.write(page.offset().0, &bytes);
         written.map_err(Trouble::system("cannot put a page into memory (is it full?)"))?;
+        state.present[page.index()] = true;
         let time_us = if access == Access::Exec { 0 } else { state.started.elapsed().as_micros() as u64 };
         let known = state.threads.iter().position(|&id| id == thread);
         let thread_number = known.unwrap_or_else(|| {
@@ -209,9 +207,8 @@ impl Pager for Recorder<'_> {
         match self.touch(fault.page, access, process.number, fault.thread) {
             Ok(()) => fault.waiter.wake(),
             Err(trouble) => {
-                eprintln!("pagein: page {}: {trouble}", fault.page);
-                let address = fault.waiter.address;
-                let _ = process.userfault.poison(&(address..address + PAGE_SIZE as u64));
+                say(&format!("page {}: {trouble}", fault.page));
+                fault.waiter.refuse();
             }
         }
     }

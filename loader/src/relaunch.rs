@@ -3,7 +3,7 @@
 //! The dynamic linker runs before the entry point, so a program that has one also gets a dynamic section with nothing in
 //! it. Machine-dependent: x86-64 (psABI, section 3.4.1, "Initial Stack and Register State").
 
-use pagein_elf::Program;
+use pagein_elf::{Program, Segment};
 
 /// Bytes to put over the exec'ed file, with their file offsets; none if the entry point's segment has no room.
 pub(crate) fn patches(program: &Program, command: &[Option<Vec<u8>>]) -> Vec<(u64, Vec<u8>)> {
@@ -19,7 +19,14 @@ pub(crate) fn patches(program: &Program, command: &[Option<Vec<u8>>]) -> Vec<(u6
     }
     let mut patches = vec![(segment.offset.0 + within, code)];
     patches.extend(empty_dynamic(program));
-    patches
+    // What the kernel reads must stay.
+    let kept =
+        [Some(0..64), Some(program.headers.clone()), program.interpreter.as_ref().map(|i| i.at.clone())];
+    let overlaps = |(offset, bytes): &(u64, Vec<u8>)| {
+        let end = offset + bytes.len() as u64;
+        kept.iter().flatten().any(|range| *offset < range.end && range.start < end)
+    };
+    if patches.iter().any(overlaps) { Vec::new() } else { patches }
 }
 
 /// A dynamic section without dependencies and relocations. A string and a symbol table must exist; the zeros behind the
@@ -30,7 +37,11 @@ fn empty_dynamic(program: &Program) -> Option<(u64, Vec<u8>)> {
     const DT_STRSZ: u64 = 10;
     const DT_SYMENT: u64 = 11;
     let dynamic = program.dynamic.as_ref()?;
-    let segment = program.segments.iter().find(|segment| segment.mapped().contains(&dynamic.start))?;
+    let within = |s: &&Segment| (s.vaddr.0..s.vaddr.0 + s.file_size).contains(&dynamic.start.0);
+    let segment = program.segments.iter().find(within)?;
+    if dynamic.end.0 - dynamic.start.0 < 7 * 16 {
+        return None;
+    }
     let zeros = dynamic.start.0 + 5 * 16;
     let entries =
         [(DT_STRTAB, zeros), (DT_SYMTAB, zeros), (DT_STRSZ, 1), (DT_SYMENT, 24), (0, 0), (0, 0), (0, 0)];

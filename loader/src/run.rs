@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nix::sys::signal::{SigSet, Signal};
 use pagein_elf::Program;
 use pagein_image::{ImageError, Manifest, PAGE_SIZE, PageNo, object};
 use pagein_model::Policy;
@@ -80,7 +79,13 @@ pub fn run(config: &RunConfig) -> Result<ExitCode, Failure> {
         eprintln!("pagein: {failure}");
         i32::from(failure.code)
     })?;
-    let mut stats: Stats = serde_json::from_slice(&ended.report).unwrap_or_default();
+    let mut stats: Stats = serde_json::from_slice(&ended.report).unwrap_or_else(|_| {
+        // A failure before the start has been reported already.
+        if !(125..=127).contains(&ended.exit_status()) {
+            eprintln!("pagein: the pager left no stats: {} has only the times", path.display());
+        }
+        Stats::default()
+    });
     stats.total_ms = config.started.elapsed().as_secs_f64() * 1e3;
     stats.exit_status = ended.exit_status();
     serde_json::to_writer_pretty(&out, &stats)
@@ -95,16 +100,10 @@ pub(crate) fn c_string(arg: &OsString) -> Result<CString, Failure> {
 /// The pager's life. The result is an exit status that nobody sees.
 fn pager(front: &Front, config: &RunConfig, cache: &Path, report: Option<OwnedFd>) -> i32 {
     process::set_title("pagein", &format!("pagein: pager of process {}", front.pid()));
-    // Over the limit of `ulimit -f` a write shall fail, with words, and not end the pager. Threads inherit this.
-    let _ = SigSet::from(Signal::SIGXFSZ).thread_block();
     let outcome = Guard::start()
         .map_err(Trouble::system("cannot start the guard"))
         .and_then(|guard| serve(front, config, cache, report, guard));
-    if let Err(trouble) = outcome {
-        front.fail(&trouble.into());
-        return 1;
-    }
-    0
+    front.report(outcome)
 }
 
 fn serve(
@@ -226,8 +225,8 @@ impl Session<'_> {
         let read = |offset, len| lazy.memory.read(offset, len).ok();
         let program = Program::parse(manifest.file_size, read)
             .map_err(|error| Trouble::Elf { program: manifest.name.clone(), error })?;
-        check_interpreter(&manifest.name, &program)?;
         check_exec_pages(&lazy, &program)?;
+        check_interpreter(&manifest.name, &program)?;
         let first = manifest.exec_frames as usize;
         if policy == Policy::Reordered {
             lazy.receive_frames(&mut stream, first, manifest.hot_frames.len()).await?;
@@ -344,7 +343,8 @@ impl Session<'_> {
         launched.go(|userfault, map| {
             faults.add(userfault, map).map_err(Trouble::system("cannot watch the program's faults"))
         })?;
-        faults.run().map_err(Trouble::system("the pager failed"))
+        faults.run();
+        Ok(())
     }
 
     /// What starts this program again when it execs its own file.

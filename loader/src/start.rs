@@ -11,11 +11,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::SigSet;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Pid, getpid};
 use pagein_uffd::{inherited, process};
 
 use crate::Failure;
+use crate::tell::say;
+use crate::trouble::Trouble;
 
 /// Largest message between the two: a tag, a path or an error text.
 const MESSAGE_LIMIT: usize = 64 * 1024;
@@ -64,13 +68,18 @@ impl Front {
         process::send(&self.socket, &[GO], &[])
     }
 
-    /// Makes the process report `failure` and exit.
-    pub(crate) fn fail(&self, failure: &Failure) {
+    /// Ends a pager's life: a failure is reported by the process in front, or, if that is the program already, here.
+    /// Returns an exit status that nobody sees.
+    pub(crate) fn report(&self, outcome: Result<(), Trouble>) -> i32 {
+        let Err(trouble) = outcome else { return 0 };
+        let failure = Failure::from(trouble);
         let mut message = vec![FAIL, failure.code];
         message.extend_from_slice(failure.text.as_bytes());
         message.truncate(MESSAGE_LIMIT);
-        // If it has gone there is nobody to tell.
-        let _ = process::send(&self.socket, &message, &[]);
+        if process::send(&self.socket, &message, &[]).is_err() {
+            say(&failure.text);
+        }
+        1
     }
 }
 
@@ -97,6 +106,7 @@ pub(crate) fn become_program(
     kept.push(theirs.as_raw_fd());
     let forked = process::fork_detached(move || {
         detach_descriptors(&kept);
+        harden();
         pager(Front { socket: theirs, pid })
     });
     if let Err(error) = forked {
@@ -158,6 +168,21 @@ fn exec(socket: &OwnedFd, path: &[u8], memory: Option<&OwnedFd>, argv: &[CString
         _ => "",
     };
     Failure { code: Failure::CANNOT_RUN, text: format!("cannot execute {}: {error}{hint}", shown.display()) }
+}
+
+/// The program's memory depends on this process, so only SIGKILL may end it: neither what is sent to a whole group or to
+/// all processes (SIGTERM at a shutdown), nor a limit on file sizes. Threads and the guard inherit this. A panic ends all of
+/// it at once, so that the guard takes over, and not a thread that somebody waits for.
+fn harden() {
+    let _ = SigSet::all().thread_block();
+    std::panic::set_hook(Box::new(|panic| {
+        say(&format!("internal error: {panic}"));
+        std::process::abort();
+    }));
+    // Each forked child of the program costs a descriptor.
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 /// Closes what the pager has no business with, and frees the working directory.

@@ -16,24 +16,37 @@ pub(crate) struct MemoryId {
 }
 
 /// Poisons all missing pages, so that touching one raises SIGBUS, and sends SIGBUS to every process that maps the memory
-/// file. First the one, then the other: nobody may touch a page between.
-pub(crate) fn tell<'a>(spaces: impl IntoIterator<Item = (&'a Userfault, Vec<Range<u64>>)>, memory: MemoryId) {
-    for (userfault, ranges) in spaces {
-        for range in ranges {
-            // Fails only for an address space that has gone.
-            let _ = userfault.poison(&range);
-        }
-    }
+/// file. First the one, then the other: nobody may touch a page between. Whether all could be poisoned: not while a
+/// process forks or remaps (`Userfault::poison`).
+pub(crate) fn tell<'a>(
+    spaces: impl IntoIterator<Item = (&'a Userfault, Vec<Range<u64>>)>,
+    memory: MemoryId,
+) -> bool {
+    let all = poison(spaces);
     for pid in who_maps(memory) {
         let _ = kill(pid, Signal::SIGBUS);
     }
+    all
+}
+
+/// Poisons all missing pages; whether all could be.
+pub(crate) fn poison<'a>(spaces: impl IntoIterator<Item = (&'a Userfault, Vec<Range<u64>>)>) -> bool {
+    let mut all = true;
+    for (userfault, ranges) in spaces {
+        for range in ranges {
+            // Any other error is that of an address space that has gone.
+            let blocked = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+            all &= !userfault.poison(&range).as_ref().is_err_and(blocked);
+        }
+    }
+    all
 }
 
 /// Writes one line to standard error, in one piece: the terminal is shared, and this process may end at any time.
 pub(crate) fn say(text: &str) {
-    use std::io::Write as _;
-    // Nobody is left to tell if this fails.
-    let _ = std::io::stderr().write_all(format!("pagein: {text}\n").as_bytes());
+    // Not by way of std's lock, which another thread may have held when this process was forked. Nobody is left to tell if
+    // it fails.
+    let _ = nix::unistd::write(std::io::stderr(), format!("pagein: {text}\n").as_bytes());
 }
 
 fn who_maps(memory: MemoryId) -> Vec<Pid> {

@@ -13,6 +13,7 @@ use std::thread;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, raise, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, pipe2};
 use pagein_uffd::process;
@@ -46,8 +47,9 @@ impl Ended {
     }
 }
 
-/// Signals that are sent to a job as a whole by the terminal, or that one may send to its pid.
-const PASSED_ON: [Signal; 7] = [
+/// Signals that one may send to the command's pid, or that the terminal sends to the job. What stops the program is seen by
+/// waiting for it.
+const HANDLED: [Signal; 12] = [
     Signal::SIGTERM,
     Signal::SIGHUP,
     Signal::SIGUSR1,
@@ -55,18 +57,19 @@ const PASSED_ON: [Signal; 7] = [
     Signal::SIGCONT,
     Signal::SIGALRM,
     Signal::SIGWINCH,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
 ];
-/// Signals that the terminal sends to the whole process group: the program has its own. What stops the program is seen
-/// by waiting for it.
-const LEFT_ALONE: [Signal; 5] =
-    [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
 /// Runs `front` in a child (it becomes the program) with the writing end of a pipe for the report, and waits for both.
 pub(crate) fn wait_for(front: impl FnOnce(OwnedFd) -> i32) -> Result<Ended, Failure> {
     let error = |what: &str, error: Errno| Failure::pagein(format!("cannot {what}: {error}"));
     let (read, write) = pipe2(OFlag::O_CLOEXEC).map_err(|e| error("make a pipe", e))?;
     let before = SigSet::thread_get_mask().map_err(|e| error("read the signal mask", e))?;
-    let handled: SigSet = PASSED_ON.into_iter().chain(LEFT_ALONE).collect();
+    let handled: SigSet = HANDLED.into_iter().collect();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&handled), None).map_err(|e| error("block signals", e))?;
     let child = process::fork_with(|| {
         let _ = before.thread_set_mask();
@@ -81,11 +84,22 @@ pub(crate) fn wait_for(front: impl FnOnce(OwnedFd) -> i32) -> Result<Ended, Fail
     Ok(Ended { status, report })
 }
 
+/// `si_code` of signals that the kernel sends: here the terminal's, to the whole process group (`sigaction(2)`).
+const SI_KERNEL: i32 = 0x80;
+
+/// What somebody sends to this process is meant for the program; what the terminal sends, the program has got itself.
 fn pass_signals(child: Pid, handled: SigSet) {
+    let Ok(signals) = SignalFd::with_flags(&handled, SfdFlags::SFD_CLOEXEC) else { return };
     thread::spawn(move || {
-        while let Ok(signal) = handled.wait() {
-            if PASSED_ON.contains(&signal) {
-                let _ = kill(child, signal);
+        loop {
+            match signals.read_signal() {
+                Ok(Some(info)) if info.ssi_code != SI_KERNEL => {
+                    if let Ok(signal) = Signal::try_from(info.ssi_signo as i32) {
+                        let _ = kill(child, signal);
+                    }
+                }
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return,
             }
         }
     });

@@ -305,3 +305,60 @@ fn a_repeat_of_the_recorded_job_demands_next_to_nothing() {
         }
     }
 }
+
+/// Forks by the hundred with room for few descriptors: those of the dead are given back in time.
+#[test]
+fn a_program_that_forks_all_the_time_needs_few_descriptors() {
+    let script = "for i in $(seq 300); do (:) ; done; echo $((6*7))";
+    let command = format!("{:?}", pagein_run("streamed", &bash_image())).replace('"', "");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit -n 64; exec {command} -c \"$0\""), script]);
+    assert_eq!(run(&mut shell, DEADLINE).stdout(), "42\n");
+}
+
+/// Only SIGKILL ends the pager: what a shutdown sends to everybody must not take the pages from a program that handles it.
+#[test]
+fn the_pager_outlives_a_sigterm_to_everybody() {
+    use nix::sys::signal::{Signal, kill};
+    let mut command = pagein_run("paged", &bash_image());
+    let script = "echo up; read line; help pwd >/dev/null; type cd; exit 12";
+    let mut child =
+        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    let title = format!("pager of process {}", child.id());
+    let ps = succeed(Command::new("ps").args(["-eo", "pid,args"])).stdout();
+    let pager =
+        ps.lines().find(|line| line.contains(&title)).expect("a pager").split_whitespace().next().unwrap();
+    for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
+        kill(nix::unistd::Pid::from_raw(pager.parse().unwrap()), signal).unwrap();
+    }
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(wait(&mut child).code(), Some(12));
+}
+
+/// What is sent to the process that waits for the stats reaches the program; an ignored SIGCHLD does not disturb.
+#[test]
+fn the_waiting_process_passes_signals_on() {
+    use nix::sys::signal::{Signal, kill};
+    let stats = scratch().join("signal-stats.json");
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' CHLD; exec \"$@\"", "sh"]).arg(pagein());
+    command
+        .arg("run")
+        .arg("--stats")
+        .arg(&stats)
+        .arg("--cache")
+        .arg(scratch().join("signal-cache"))
+        .arg(bash_image());
+    command.args(["--", "-c", "trap 'exit 33' INT; echo up; while :; do sleep 0.05; done"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    kill(nix::unistd::Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(wait(&mut child).code(), Some(33));
+    let written: serde_json::Value = serde_json::from_slice(&std::fs::read(stats).unwrap()).unwrap();
+    assert_eq!(written["exit_status"], 33);
+}

@@ -138,7 +138,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
     /// Name that the program is called by (argv[0]) [default: the program's file name]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(crate) argv0: Option<OsString>,
     /// Directory for executable files [default: $PAGEIN_CACHE, $XDG_CACHE_HOME/pagein or ~/.cache/pagein]
     #[arg(long, value_name = "DIR")]

@@ -1,12 +1,13 @@
 //! What this process had inherited before Rust's runtime changed it.
 //!
 //! The runtime ignores SIGPIPE and opens /dev/null on closed standard descriptors; a program that is exec'ed later would
-//! inherit both. An ELF initialiser runs before the runtime and takes notes.
+//! inherit both. And pagein itself cannot do with an ignored SIGCHLD. An ELF initialiser runs before the runtime and takes notes.
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+static SIGCHLD_IGNORED: AtomicBool = AtomicBool::new(false);
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 static COMMAND_LINE: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 static COMMAND_LINE_LEN: AtomicUsize = AtomicUsize::new(0);
@@ -23,6 +24,9 @@ extern "C" fn take_notes(argc: c_int, argv: *const *mut c_char) {
         if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) == 0 {
             SIGPIPE_IGNORED.store(action.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
         }
+        // While it is ignored, nobody can wait for a child.
+        let before = libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        SIGCHLD_IGNORED.store(before == libc::SIG_IGN, Ordering::Relaxed);
         for (fd, closed) in CLOSED.iter().enumerate() {
             closed.store(libc::fcntl(fd as c_int, libc::F_GETFD) < 0, Ordering::Relaxed);
         }
@@ -41,6 +45,9 @@ pub fn restore() {
     // SAFETY: sets a disposition that needs no handler; closes descriptors that the runtime opened on its own.
     unsafe {
         libc::signal(libc::SIGPIPE, disposition);
+        if SIGCHLD_IGNORED.load(Ordering::Relaxed) {
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        }
         for (fd, closed) in CLOSED.iter().enumerate() {
             if closed.load(Ordering::Relaxed) {
                 libc::close(fd as c_int);

@@ -144,6 +144,14 @@ impl Tracee {
             let args =
                 [start, len, protection(mapping.permissions), flags, plan.memory_fd as u64, mapping.offset];
             call("mmap", libc::SYS_mmap, args)?;
+            if let Some(zero) = &mapping.zero {
+                // In this order: the next segment may begin in the same page, and is mapped over the zeros. The page is
+                // there, and the write takes the program's own copy of it.
+                let zeros = vec![0; (zero.end - zero.start) as usize];
+                memory
+                    .write_all_at(&zeros, zero.start.wrapping_add(bias))
+                    .map_err(|error| TraceError::Proc { what: "memory", error })?;
+            }
         }
         call("close", libc::SYS_close, [plan.memory_fd as u64, 0, 0, 0, 0, 0])?;
         let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64;
@@ -158,15 +166,6 @@ impl Tracee {
         call("close", libc::SYS_close, [number, 0, 0, 0, 0, 0])?;
 
         let userfault = Userfault::new(taken)?;
-        for mapping in plan.mappings {
-            // Zeroed before registration: the page is there, and the write takes the program's own copy of it.
-            if let Some(zero) = &mapping.zero {
-                let zeros = vec![0; (zero.end - zero.start) as usize];
-                memory
-                    .write_all_at(&zeros, zero.start.wrapping_add(bias))
-                    .map_err(|error| TraceError::Proc { what: "memory", error })?;
-            }
-        }
         for mapping in plan.mappings {
             let range = mapping.range.start.wrapping_add(bias)..mapping.range.end.wrapping_add(bias);
             userfault
@@ -235,7 +234,8 @@ impl Tracee {
     fn block_signals(&self) -> Result<u64, TraceError> {
         let mut mask = 0u64;
         self.signal_mask_request(libc::PTRACE_GETSIGMASK, &mut mask)?;
-        self.set_signal_mask(u64::MAX)?;
+        // Not SIGTRAP: a step that traps while it is blocked resets what the program inherited for it.
+        self.set_signal_mask(!(1 << (libc::SIGTRAP - 1)))?;
         Ok(mask)
     }
 

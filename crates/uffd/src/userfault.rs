@@ -56,6 +56,9 @@ pub struct Userfault {
     fd: OwnedFd,
 }
 
+const PAGE: u64 = 4096;
+/// The page before the last one that x86-64 gives to user space (`TASK_SIZE_MAX` with four-level page tables).
+const LAST_PAGE: u64 = (1 << 47) - 3 * PAGE;
 /// Size of `struct uffd_msg`, bytes.
 const MESSAGE_LEN: usize = size_of::<raw::uffd_msg>();
 /// `UFFDIO_POISON`: `_IOWR(0xAA, 8, struct uffdio_poison)`; Linux 6.6.
@@ -118,17 +121,26 @@ impl Userfault {
 
     /// Marks the missing pages in `range` so that touching one raises SIGBUS, and wakes who waits for one.
     /// Pages that are there stay as they are.
+    ///
+    /// `WouldBlock` while the process forks or remaps: that event must be read before anything can be marked.
     pub fn poison(&self, range: &Range<u64>) -> io::Result<()> {
         let mut at = range.start;
+        let mut step = range.end - range.start;
         while at < range.end {
-            let mut poison = raw::uffdio_poison { range: uffd_range(&(at..range.end)), mode: 0, updated: 0 };
+            let end = range.end.min(at + step);
+            let mut poison = raw::uffdio_poison { range: uffd_range(&(at..end)), mode: 0, updated: 0 };
             let outcome = self.ioctl(UFFDIO_POISON, &mut poison);
-            at += u64::try_from(poison.updated).unwrap_or(0);
+            let updated = u64::try_from(poison.updated).unwrap_or(0);
+            at += updated;
             match outcome {
                 Ok(()) => {}
-                // Stopped at a page that is there (or whose mapping is gone): step over it.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOENT)) => at += 4096,
-                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+                // Stopped at a page that is there: step over it.
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => at += PAGE,
+                // The range is no longer one mapping (mprotect splits it): page by page. A page without a mapping of ours
+                // needs no mark.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) && step > PAGE => step = PAGE,
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => at += PAGE,
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && updated > 0 => {}
                 Err(error) => return Err(error),
             }
         }
@@ -137,8 +149,10 @@ impl Userfault {
 
     /// Whether the address space that this descriptor belongs to still exists.
     pub fn is_alive(&self) -> bool {
-        // Page zero is never registered: ENOENT while the address space lives, ESRCH after.
-        let mut poison = raw::uffdio_poison { range: uffd_range(&(0..4096)), mode: 0, updated: 0 };
+        // The last page below the limit of user addresses is never registered: ENOENT while the address space lives, ESRCH
+        // after. (Page zero is refused by older kernels before they look.)
+        let probe = LAST_PAGE..LAST_PAGE + PAGE;
+        let mut poison = raw::uffdio_poison { range: uffd_range(&probe), mode: 0, updated: 0 };
         let outcome = self.ioctl(UFFDIO_POISON, &mut poison);
         !outcome.is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
     }
