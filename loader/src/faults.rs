@@ -53,7 +53,7 @@ impl<'a> FaultLoop<'a> {
     /// A loop for the program that `pidfd` stands for.
     pub(crate) fn new(
         pager: &'a dyn Pager,
-        guard: Guard,
+        mut guard: Guard,
         ward: Ward,
         program: OwnedFd,
     ) -> std::io::Result<Self> {

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use pagein_uffd::process::Detached;
 use pagein_uffd::{Userfault, process};
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,8 @@ const MESSAGE_LIMIT: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Guard {
     socket: OwnedFd,
+    /// Until it is known that the process was made. That is asked when it is first needed: meanwhile the manifest comes.
+    starting: Option<Detached>,
 }
 
 impl Guard {
@@ -50,7 +53,7 @@ impl Guard {
     pub(crate) fn start() -> io::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let (mine, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
-        process::fork_detached(|| {
+        let starting = process::start_detached(|| {
             process::close_others(&[theirs.as_raw_fd()]);
             // Another name than the pager's, so that who kills pagein by name does not also kill this.
             process::set_title("uffd-guard", "uffd-guard");
@@ -58,7 +61,7 @@ impl Guard {
             0
         })?;
         drop(theirs);
-        Ok(Self { socket: mine })
+        Ok(Self { socket: mine, starting: Some(starting) })
     }
 
     fn send(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -67,7 +70,8 @@ impl Guard {
     }
 
     /// Says what is at stake.
-    pub(crate) fn brief(&self, ward: &Ward) -> io::Result<()> {
+    pub(crate) fn brief(&mut self, ward: &Ward) -> io::Result<()> {
+        self.starting.take().map_or(Ok(()), Detached::confirm)?;
         self.send(&Message::Ward(ward.clone()), &[])
     }
 
@@ -77,7 +81,8 @@ impl Guard {
     }
 
     /// Ends the guard's work.
-    pub(crate) fn dismiss(&self) {
+    pub(crate) fn dismiss(&mut self) {
+        let _ = self.starting.take().map(Detached::confirm);
         let _ = self.send(&Message::Goodbye, &[]);
     }
 }

@@ -131,7 +131,7 @@ fn serve_on(
     config: &RunConfig,
     cache: &Path,
     report: Option<OwnedFd>,
-    guard: Guard,
+    mut guard: Guard,
 ) -> Result<(), Trouble> {
     let source = pagein_source::open(&config.source, &config.options)?;
     let session = Session { front, config, cache, source, runtime };
