@@ -45,6 +45,8 @@ pub fn paged(pagein: &Path, job: &Job, policy: Policy, url: &str, server: u32) -
     let stats = directory.path().join("stats.json");
     let mut command = Command::new(pagein);
     command.args(["run", "--policy", policy.name(), "--stats"]).arg(&stats);
+    // The name that it was recorded with: bash and python look themselves up in PATH if it has no slash.
+    command.arg("--argv0").arg(&job.path);
     command.arg("--cache").arg(directory.path().join("cache")).arg(url).arg("--").args(&job.args);
     let run = timed(command, server)?;
     let stats = serde_json::from_reader(File::open(&stats)?).context("no stats were written")?;

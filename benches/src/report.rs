@@ -12,6 +12,8 @@ pub struct Row {
     pub policy: String,
     /// Milliseconds to the first instruction, median; none for a local run.
     pub exec_ms: Option<f64>,
+    /// The same, the quickest run: what it takes when nobody else wants the processor.
+    pub exec_ms_min: Option<f64>,
     /// Milliseconds from start to end, median.
     pub wall_ms: f64,
     /// The median of wall times divided by that of the local runs.
@@ -82,6 +84,7 @@ impl Row {
         Self {
             policy: policy.to_owned(),
             exec_ms: of("exec_ms"),
+            exec_ms_min: runs.iter().filter_map(|run| run.stats["exec_ms"].as_f64()).reduce(f64::min),
             wall_ms,
             ratio: wall_ms / local_ms,
             cpu_ms: median(runs.iter().map(|run| run.cpu_ms).collect()).expect("at least one run"),
@@ -95,6 +98,10 @@ impl Row {
                 .unwrap_or(0),
         }
     }
+}
+
+fn shown(ms: Option<f64>) -> String {
+    ms.map_or_else(String::new, |ms| format!("{ms:.1}"))
 }
 
 /// The middle of the values (the lower one of two); none if there are none.
@@ -155,13 +162,14 @@ impl Report {
                 spread.differ,
                 spread.unforeseen
             ));
-            lines.push("| policy | first instruction, ms | total, ms | x local | CPU, ms | kB | requests | faults | demand, at most |".into());
-            lines.push("|---|---|---|---|---|---|---|---|---|".into());
+            lines.push("| policy | first instruction, ms | best | total, ms | x local | CPU, ms | kB | requests | faults | demand, at most |".into());
+            lines.push("|---|---|---|---|---|---|---|---|---|---|".into());
             lines.extend(program.rows.iter().map(|row| {
                 format!(
-                    "| {} | {} | {:.1} | {:.2} | {:.1} | {} | {} | {} | {} |",
+                    "| {} | {} | {} | {:.1} | {:.2} | {:.1} | {} | {} | {} | {} |",
                     row.policy,
-                    row.exec_ms.map_or_else(String::new, |ms| format!("{ms:.1}")),
+                    shown(row.exec_ms),
+                    shown(row.exec_ms_min),
                     row.wall_ms,
                     row.ratio,
                     row.cpu_ms,
