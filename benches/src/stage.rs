@@ -54,10 +54,11 @@ pub fn prepare(pagein: &Path, job: &Job, directory: &Path, level: i32) -> anyhow
     })
 }
 
+/// Standard streams as in the runs that are measured: programs touch other pages for a terminal than for a pipe.
 fn run(mut command: Command) -> anyhow::Result<()> {
-    let output = command.stdin(Stdio::null()).output()?;
-    if !output.status.success() {
-        bail!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
+    if !child.wait_with_output()?.status.success() {
+        bail!("{command:?} failed");
     }
     Ok(())
 }
