@@ -58,7 +58,7 @@ impl<'a> FaultLoop<'a> {
     /// A loop for the program that `pidfd` stands for.
     pub(crate) fn new(
         pager: &'a dyn Pager,
-        guard: Guard,
+        mut guard: Guard,
         ward: Ward,
         program: OwnedFd,
     ) -> std::io::Result<Self> {
@@ -187,7 +187,7 @@ impl<'a> FaultLoop<'a> {
     fn replace_guard(&self) {
         let mut guard = lock(&self.guard);
         let _ = self.epoll.delete(&*guard);
-        let replaced = Guard::start().and_then(|fresh| {
+        let replaced = Guard::start().and_then(|mut fresh| {
             fresh.brief(&self.ward)?;
             self.processes.all().iter().try_for_each(|process| fresh.adopt(process))?;
             self.epoll.add(&fresh, EpollEvent::new(EpollFlags::EPOLLHUP, GUARD))?;

@@ -8,11 +8,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-
 use std::time::Duration;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use pagein_image::FileOffset;
+use pagein_uffd::process::Detached;
 use pagein_uffd::{Event, Userfault, process};
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +50,8 @@ const TICK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Guard {
     socket: OwnedFd,
+    /// Until it is known that the process was made. That is asked when it is first needed: meanwhile the manifest comes.
+    starting: Option<Detached>,
 }
 
 impl Guard {
@@ -57,7 +59,7 @@ impl Guard {
     pub(crate) fn start() -> io::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let (mine, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
-        process::fork_detached(|| {
+        let starting = process::start_detached(|| {
             process::close_others(&[theirs.as_raw_fd()]);
             // Another name than the pager's, so that who kills pagein by name does not also kill this.
             process::set_title("uffd-guard", "uffd-guard");
@@ -65,7 +67,7 @@ impl Guard {
             0
         })?;
         drop(theirs);
-        Ok(Self { socket: mine })
+        Ok(Self { socket: mine, starting: Some(starting) })
     }
 
     fn send(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -74,7 +76,8 @@ impl Guard {
     }
 
     /// Says what is at stake.
-    pub(crate) fn brief(&self, ward: &Ward) -> io::Result<()> {
+    pub(crate) fn brief(&mut self, ward: &Ward) -> io::Result<()> {
+        self.starting.take().map_or(Ok(()), Detached::confirm)?;
         self.send(&Message::Ward(ward.clone()), &[])
     }
 
@@ -85,7 +88,8 @@ impl Guard {
     }
 
     /// Ends the guard's work.
-    pub(crate) fn dismiss(&self) {
+    pub(crate) fn dismiss(&mut self) {
+        let _ = self.starting.take().map(Detached::confirm);
         let _ = self.send(&Message::Goodbye, &[]);
     }
 }

@@ -130,7 +130,7 @@ fn serve_on(
     config: &RunConfig,
     cache: &Path,
     report: Option<OwnedFd>,
-    guard: Guard,
+    mut guard: Guard,
 ) -> Result<(), Trouble> {
     let source = pagein_source::open(&config.source, &config.options)?;
     let session = Session { front, config, cache, source, runtime };
@@ -318,9 +318,6 @@ impl Session<'_> {
         report: Option<OwnedFd>,
         guard: Guard,
     ) -> Result<(), Trouble> {
-        if let Some(stream) = stream {
-            self.runtime.spawn(Arc::clone(lazy).receive_rest(stream));
-        }
         let manifest = &lazy.remote.manifest;
         let page = |number: PageNo| lazy.memory.read(number.offset().0, PAGE_SIZE);
         let command = self.relaunch_command(&lazy.remote.manifest_digest.0);
@@ -336,6 +333,11 @@ impl Session<'_> {
             .map_err(Trouble::system("cannot watch for faults"))?;
         let _ = lazy.processes.set(Arc::clone(&faults.processes));
         let launched = launch(self.front, &file, program, &lazy.memory)?;
+        if let Some(stream) = stream {
+            // Not before: unpacking would take the processor from the exec. What comes meanwhile lies in the socket, and
+            // is unpacked faster than any program touches it.
+            self.runtime.spawn(Arc::clone(lazy).receive_rest(stream));
+        }
         if let Some(pipe) = report {
             let stats = self.first_stats(manifest, lazy.policy);
             lazy.set_report(Report { pipe: pipe.into(), stats });

@@ -7,10 +7,12 @@ mod arch;
 pub mod breakpoint;
 pub mod inherited;
 mod memory_file;
+mod private_map;
 pub mod process;
 mod tracee;
 mod userfault;
 
 pub use memory_file::{MemoryFile, map_file};
+pub use private_map::PrivateMap;
 pub use tracee::{Bootstrap, Mapping, TraceError, Tracee};
 pub use userfault::{Event, Userfault, UserfaultError};

@@ -15,7 +15,12 @@ use nix::unistd::{ForkResult, Pid, fork, setsid};
 /// The caller does not become its parent, so that a program that is exec'ed in the caller's place sees no child that it
 /// did not start.
 pub fn fork_detached(child: impl FnOnce() -> i32) -> io::Result<()> {
-    match fork_with(|| {
+    start_detached(child)?.confirm()
+}
+
+/// Begins to do what [`fork_detached`] does, without waiting until it is done.
+pub fn start_detached(child: impl FnOnce() -> i32) -> io::Result<Detached> {
+    fork_with(|| {
         match fork_with(|| {
             let _ = setsid();
             child()
@@ -23,12 +28,22 @@ pub fn fork_detached(child: impl FnOnce() -> i32) -> io::Result<()> {
             Ok(_) => 0,
             Err(_) => 1,
         }
-    }) {
-        Ok(pid) => match waitpid(pid, None)? {
+    })
+    .map(Detached)
+}
+
+/// A detached process that is being made: the process between it and this one, which ends at once.
+#[derive(Debug)]
+#[must_use = "the process between stays a zombie until it is waited for"]
+pub struct Detached(Pid);
+
+impl Detached {
+    /// Waits until the process is detached; an error if it could not be made.
+    pub fn confirm(self) -> io::Result<()> {
+        match waitpid(self.0, None)? {
             nix::sys::wait::WaitStatus::Exited(_, 0) => Ok(()),
             _ => Err(io::Error::other("cannot fork")),
-        },
-        Err(error) => Err(error),
+        }
     }
 }
 

@@ -68,6 +68,11 @@ const UFFDIO_POISON: u32 =
 impl Userfault {
     /// Makes a descriptor for this process, only to see whether it is permitted and has all that is needed.
     pub fn probe() -> Result<(), UserfaultError> {
+        Self::for_this_process().map(drop)
+    }
+
+    /// Makes a descriptor for faults of this process, to be served by another thread of it.
+    pub fn for_this_process() -> Result<Self, UserfaultError> {
         // SAFETY: userfaultfd takes one integer; a result that is not negative is a descriptor nobody else owns.
         let fd = unsafe {
             let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK);
@@ -76,7 +81,7 @@ impl Userfault {
             }
             OwnedFd::from_raw_fd(fd as RawFd)
         };
-        Self { fd }.handshake()
+        Self::new(fd)
     }
 
     /// Takes over a descriptor that was just made in another process, and agrees on the features with the kernel:
@@ -117,6 +122,19 @@ impl Userfault {
     /// Lets the threads go on that wait for a page in `range`. They fault again if it is still missing.
     pub fn wake(&self, range: &Range<u64>) -> io::Result<()> {
         self.ioctl(ioctl::UFFDIO_WAKE, &mut uffd_range(range))
+    }
+
+    /// Installs `page` as a private page of the process at `address` and wakes who waits for it. Only that process has
+    /// it; the file stays as it is.
+    ///
+    /// # Panics
+    /// If `page` is not one page long.
+    pub fn copy(&self, address: u64, page: &[u8]) -> io::Result<()> {
+        assert_eq!(page.len(), 4096, "one page");
+        let len = page.len() as u64;
+        let mut copy = raw::uffdio_copy { dst: address, src: page.as_ptr() as u64, len, mode: 0, copy: 0 };
+        // The kernel only reads `src`; one page cannot be copied in part.
+        self.ioctl(ioctl::UFFDIO_COPY, &mut copy)
     }
 
     /// Marks the missing pages in `range` so that touching one raises SIGBUS, and wakes who waits for one.
