@@ -97,14 +97,25 @@ impl Run<'_> {
 }
 
 /// Ctrl-C and Ctrl-\ go to the program, which shares the terminal; a tracer that they end takes the program and the profile with it.
-/// Handlers, not a mask or `SIG_IGN`: those the program would inherit. They stay when the runtime has gone.
+/// Handlers, not a mask or `SIG_IGN`: those the program would inherit. They stay when the runtime has gone. A signal that is ignored
+/// already (a shell's background job) has to reach the program as ignored.
 fn leave_signals_to_the_program() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _within = runtime.enter();
+    let ignored = ignored_signals();
     for kind in [SignalKind::interrupt(), SignalKind::quit()] {
-        drop(signal(kind)?);
+        if ignored >> (kind.as_raw_value() - 1) & 1 == 0 {
+            drop(signal(kind)?);
+        }
     }
     Ok(())
+}
+
+/// Set of ignored signals, signal 1 in the lowest bit; proc(5), `SigIgn`.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
 }
 
 /// Ends this process as the program ended.

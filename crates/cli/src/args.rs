@@ -210,9 +210,11 @@ pub(crate) struct Verify {
 /// Run a local program and note which of its functions run first, in which order
 ///
 /// The program runs as always, with your terminal, input and environment. Forked children and threads are included. Every
-/// function and every basic block of the program costs one stop (some microseconds) when it first runs, and none later.
-/// Needs permission to trace (ptrace), not root. The profile is text: it can be kept under version control, merged, and
-/// applied to a rebuilt program. Shared libraries are not profiled.
+/// function and every basic block of the program costs one stop (some tens of microseconds) when it first runs, and none
+/// later. Needs permission to trace (ptrace), not root.
+///
+/// The profile is written when the program and all its descendants have ended. It is text: it can be kept under version
+/// control, merged, and applied to a rebuilt program. Shared libraries are not profiled.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

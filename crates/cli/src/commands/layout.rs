@@ -152,7 +152,7 @@ fn text(json: &Json) -> String {
     let mut lines = vec![
         format!("program           {}, {}", json.program, bytes(json.file_bytes as u64)),
         format!(
-            "profile           {} runs; {} of its {} functions are here ({:.0} %)",
+            "profile           runs: {}; {} of its {} functions are here ({:.0} %)",
             json.profile_runs,
             json.functions_touched,
             json.profile_functions,

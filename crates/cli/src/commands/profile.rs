@@ -45,7 +45,7 @@ fn merge(args: &args::Merge) -> Result<ExitCode, Failure> {
     }
     replace(&args.output, merged.to_string().as_bytes(), plain())?;
     print(&format!(
-        "{}: {} functions of {} runs",
+        "{}: {} functions; runs: {}",
         args.output.display(),
         merged.functions.len(),
         merged.runs
