@@ -136,9 +136,9 @@ fn linkers_get_a_list_of_names_or_the_reason_why_not() {
     let order = scratch().join("named.order");
     let done = relayout(&named, &profile, &order, &["--linker", "lld"]).success();
     assert!(done.stdout().contains("--symbol-ordering-file"), "{}", done.stdout());
-    let names = std::fs::read_to_string(&order).unwrap();
+    let list = std::fs::read_to_string(&order).unwrap();
     let place =
-        |name| names.lines().position(|line| line == name).unwrap_or_else(|| panic!("{name} in {names}"));
+        |name| list.lines().position(|line| line == name).unwrap_or_else(|| panic!("{name} in {list}"));
     assert!(place("main") < place("helper"));
     let (stripped, profile) = build("nameless", &["-s"]);
     let refused = relayout(&stripped, &profile, &scratch().join("nameless.order"), &["--linker", "lld"]);
