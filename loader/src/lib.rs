@@ -1,4 +1,4 @@
-//! Runs a program whose pages arrive while it runs, and records which pages a local one touches.
+//! Runs a program whose pages arrive while it runs, and records which pages and functions a local one touches.
 //!
 //! | phase | file |
 //! |---|---|
@@ -11,6 +11,7 @@
 //! | pages in | `lazy.rs`; all at once: `eager.rs` |
 //! | something dies or is lost | `guard.rs`, `tell.rs` |
 //! | recording | `record.rs`, `self_reads.rs` |
+//! | profiling | `profile.rs` |
 
 mod address_map;
 mod eager;
@@ -21,6 +22,7 @@ mod guard;
 mod launch;
 mod lazy;
 mod processes;
+mod profile;
 mod publish;
 mod record;
 mod relaunch;
@@ -37,6 +39,7 @@ mod waiter;
 
 pub use exec_file::default_cache;
 pub use failure::Failure;
+pub use profile::{ProfileConfig, profile};
 pub use record::{RecordConfig, find_program, record};
 pub use run::{RunConfig, run};
 pub use stats::Stats;

@@ -6,9 +6,12 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use pagein_loader::Failure;
 use pagein_model::Policy;
+use pagein_profile::linker::Linker;
+use pagein_profile::order;
 use pagein_source::Location;
 
 /// Run a large program straight from a web server or a directory: it starts at once, and its pages come in when they are
@@ -38,6 +41,9 @@ pub(crate) enum Command {
     Run(Run),
     Inspect(Inspect),
     Verify(Verify),
+    Profile(Profile),
+    Relayout(Relayout),
+    Layout(Layout),
     Demo(Demo),
     Net(pagein_simnet::net::NetArgs),
 }
@@ -196,6 +202,129 @@ pub(crate) struct Verify {
     /// http://HOST/IMAGE, https://HOST/IMAGE or a directory
     #[arg(value_name = "IMAGE", value_parser = Location::parse)]
     pub(crate) source: Location,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Run a local program and note which of its functions run first, in which order
+///
+/// The program runs as always, with your terminal, input and environment. Forked children and threads are included. Every
+/// function and every basic block of the program costs one stop (some tens of microseconds) when it first runs, and none
+/// later. Needs permission to trace (ptrace), not root.
+///
+/// The profile is written when the program and all its descendants have ended. It is text: it can be kept under version
+/// control, merged, and applied to a rebuilt program. Shared libraries are not profiled.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true,
+    after_help = "Examples:
+  pagein profile -o status.profile -- git status
+  pagein profile -o log.profile -- git log -1
+  pagein profile merge status.profile log.profile -o git.profile"
+)]
+pub(crate) struct Profile {
+    #[command(subcommand)]
+    pub(crate) action: Option<ProfileAction>,
+    /// Where to write the profile [default: NAME.profile, NAME being the program's]
+    #[arg(short, long, value_name = "PROFILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Watch entries of functions only, not their blocks: fewer stops; large functions cannot be cut to what ran
+    #[arg(long)]
+    pub(crate) functions_only: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "APP")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ProfileAction {
+    Merge(Merge),
+}
+
+/// Put the profiles of several runs into one
+///
+/// The order is that of the first profile; what only a later one has is put behind the function that it follows there.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  pagein profile merge status.profile log.profile -o git.profile")]
+pub(crate) struct Merge {
+    /// What `pagein profile` wrote
+    #[arg(required = true, value_name = "PROFILE")]
+    pub(crate) profiles: Vec<PathBuf>,
+    /// Where to write the merged profile; may be one of those read
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+}
+
+/// Put the functions that a profile names next to each other, in the program as it was shipped
+///
+/// They are copied into a new segment, and what refers to them goes there; the originals stay. The result is an ordinary
+/// ELF file that runs without pagein too. A program that cannot be treated ends with 126 and a line that says why; nothing
+/// is written.
+#[derive(clap::Args)]
+#[command(after_help = "Orders:
+  first-touch       as they were entered first
+  pettis-hansen     by call weight, pairs that call each other closest
+  c3                call chains, callers before callees (as hfsort)
+  compilation-unit  what was linked together stays together
+  method            what belongs to one type stays together
+
+Examples:
+  pagein relayout /usr/bin/git --profile git.profile -o git.hot
+  pagein record -o git.trace -- ./git.hot status      then split the result, not the original
+  pagein split git.hot --trace git.trace -o images/git
+
+If you can relink, compile with -ffunction-sections and give the linker an order instead (mold takes none):
+  pagein relayout ./app --profile app.profile --linker lld  -o app.order   -Wl,--symbol-ordering-file=app.order
+  pagein relayout ./app --profile app.profile --linker gold -o app.order   -Wl,--section-ordering-file=app.order
+  pagein relayout ./app --profile app.profile --linker bfd  -o app.ld      -Wl,-T,app.ld")]
+pub(crate) struct Relayout {
+    /// The program: a path, or a name to be found in PATH
+    #[arg(value_name = "APP")]
+    pub(crate) app: OsString,
+    /// What `pagein profile` wrote
+    #[arg(short, long, value_name = "PROFILE")]
+    pub(crate) profile: PathBuf,
+    /// Where to write the program; it gets the permissions of APP
+    #[arg(short, long, value_name = "APP2")]
+    pub(crate) output: PathBuf,
+    /// The order of the functions
+    #[arg(long, value_name = "ORDER", default_value = "first-touch", hide_possible_values = true,
+          value_parser = order_names())]
+    pub(crate) order: String,
+    /// Write an ordering file for this linker instead of a program
+    #[arg(long, value_name = "LINKER", value_parser = linkers())]
+    pub(crate) linker: Option<Linker>,
+}
+
+fn order_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(order::all().map(order::Order::name))
+}
+
+fn linkers() -> impl TypedValueParser<Value = Linker> {
+    PossibleValuesParser::new(Linker::ALL.map(|(name, _)| name)).map(|given| {
+        let known = Linker::ALL.into_iter().find(|(name, _)| *name == given);
+        known.expect("one of the possible values").1
+    })
+}
+
+/// Show what reordering a program's functions gains: pages of code that the profile touches, before and after
+///
+/// Pages are counted for what the profile saw: functions, or the blocks of them that ran.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  pagein layout /usr/bin/git --profile git.profile --svg git.svg")]
+pub(crate) struct Layout {
+    /// The program: a path, or a name to be found in PATH
+    #[arg(value_name = "APP")]
+    pub(crate) app: OsString,
+    /// What `pagein profile` wrote
+    #[arg(short, long, value_name = "PROFILE")]
+    pub(crate) profile: PathBuf,
+    /// Draw the pages before and after, in order of first touch
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -15,7 +15,10 @@ fn words(bytes: &[u8]) -> String {
 fn help_has_examples_for_every_command() {
     let help = words(&pagein(&["--help"]).stdout);
     assert!(help.contains("Examples:") && help.contains("Exit status"), "{help}");
-    for command in ["record", "split", "serve", "run", "inspect", "verify", "demo", "net"] {
+    for command in [
+        "record", "split", "serve", "run", "inspect", "verify", "demo", "net", "profile", "relayout",
+        "layout",
+    ] {
         assert!(help.contains(command), "{command} in {help}");
         let output = pagein(&[command, "--help"]);
         assert_eq!(output.status.code(), Some(0));

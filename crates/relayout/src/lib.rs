@@ -49,7 +49,7 @@ mod verify;
 mod write;
 
 pub use functions::{Bounds, Function, Functions, build_id};
-pub use report::{Refusal, Refusals, Report, Untreatable};
+pub use report::{Copied, Refusal, Refusals, Report, Untreatable};
 pub use touched::{Points, Touched, points};
 pub use verify::Mismatch;
 
@@ -204,6 +204,11 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
     report.cloned = cloned.len();
     report.clipped = cloned.iter().filter(|w| !w.parts.is_empty()).count();
     report.cloned_bytes = layout.clones.iter().map(|c| c.copied).sum();
+    report.copies = layout
+        .clones
+        .iter()
+        .map(|c| Copied { from: text.function(c.function).start + c.from, to: c.start, len: c.copied })
+        .collect();
     report.clones_start = layout.start;
     report.clones_end = layout.end;
     report.pointers_moved = pointers.moved.len();

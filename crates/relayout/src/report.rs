@@ -78,6 +78,17 @@ pub enum Refusal {
 /// Number of functions refused for each reason.
 pub type Refusals = BTreeMap<Refusal, usize>;
 
+/// Bytes of code that have a copy among the clones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    /// Link-time address of the original.
+    pub from: u64,
+    /// Link-time address of the copy.
+    pub to: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
 /// What was done to a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
@@ -97,6 +108,8 @@ pub struct Report {
     pub clones_start: u64,
     /// Link-time address after the last clone.
     pub clones_end: u64,
+    /// What was copied where.
+    pub copies: Vec<Copied>,
     /// Touched functions that were not cloned, by reason.
     pub refused: Refusals,
     /// Direct calls and jumps in the original code that go to clones now.

@@ -3,11 +3,18 @@
 mod demo;
 mod image;
 mod inspect;
+mod layout;
+mod profile;
+mod relayout;
 mod run;
 mod serve;
 mod split;
 mod verify;
 
+use std::fs::Permissions;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -23,6 +30,9 @@ pub(crate) fn dispatch(args: Args, started: Instant) -> Result<ExitCode, Failure
         Command::Run(args) => run::run(args, started),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Verify(args) => verify::verify(&args),
+        Command::Profile(args) => profile::profile(args),
+        Command::Relayout(args) => relayout::relayout(&args),
+        Command::Layout(args) => layout::layout(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Net(args) => net(args),
     }
@@ -49,6 +59,28 @@ pub(crate) fn failed(error: impl std::error::Error) -> Failure {
     Failure { code: Failure::PAGEIN, text }
 }
 
+/// Puts a whole file in place, or leaves what is there.
+pub(crate) fn replace(path: &Path, bytes: &[u8], permissions: Permissions) -> Result<(), Failure> {
+    let directory = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let write = || {
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        file.write_all(bytes)?;
+        file.as_file().set_permissions(permissions)?;
+        file.persist(path).map_err(|error| error.error).map(drop)
+    };
+    write().map_err(|error| pagein(path, &error))
+}
+
+/// The usual permissions of a file that is not a program.
+pub(crate) fn plain() -> Permissions {
+    Permissions::from_mode(0o644)
+}
+
+/// A failure of pagein itself that concerns a file.
+pub(crate) fn pagein(path: &Path, error: &impl std::fmt::Display) -> Failure {
+    Failure { code: Failure::PAGEIN, text: format!("{}: {error}", path.display()) }
+}
+
 /// A runtime for commands that mostly wait.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)
@@ -61,7 +93,6 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
 
 /// Prints a line; a reader that has gone is not an error worth a message.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),

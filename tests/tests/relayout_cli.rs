@@ -1,0 +1,186 @@
+//! `profile`, `relayout` and `layout` as commands: the relaid program does what the original does.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pagein_testkit::{Finished, have, run, skip};
+use pagein_tests::real::{DEADLINE, pagein, scratch, succeed};
+
+const BASH: &str = "/bin/bash";
+
+/// A profile of a job of bash.
+fn profile(name: &str, job: &str, flags: &[&str]) -> PathBuf {
+    let out = scratch().join(name);
+    let mut command = Command::new(pagein());
+    let finished =
+        succeed(command.arg("profile").args(flags).arg("-o").arg(&out).args(["--", BASH, "-c", job]));
+    let local = succeed(Command::new(BASH).args(["-c", job]));
+    assert_eq!(finished.stdout(), local.stdout());
+    out
+}
+
+fn relayout(app: &Path, profile: &Path, out: &Path, flags: &[&str]) -> Finished {
+    let mut command = Command::new(pagein());
+    command.arg("relayout").arg(app).arg("--profile").arg(profile).arg("-o").arg(out).args(flags);
+    run(&mut command, DEADLINE)
+}
+
+/// Asserts that both print and end alike.
+fn same(original: &Path, relaid: &Path, job: &[&str]) {
+    let [local, relaid] =
+        [original, relaid].map(|program| run(Command::new(program).arg0("bash").args(job), DEADLINE));
+    assert_eq!(relaid.stdout(), local.stdout(), "{job:?}");
+    assert_eq!(relaid.stderr(), local.stderr(), "{job:?}");
+    assert_eq!(relaid.code(), local.code(), "{job:?}");
+}
+
+#[test]
+fn bash_is_relaid_in_every_order() {
+    let profile = profile("bash.profile", "echo $((6*7))", &[]);
+    let text = std::fs::read_to_string(&profile).unwrap();
+    assert!(text.starts_with("pagein-profile 1\nprogram bash\n"), "{text}");
+    assert!(text.contains("\nb "), "blocks were watched");
+    for order in ["first-touch", "pettis-hansen", "c3", "compilation-unit", "method"] {
+        let relaid = scratch().join(format!("bash.{order}"));
+        let done = relayout(Path::new(BASH), &profile, &relaid, &["--order", order]).success();
+        assert!(done.stdout().contains("lie together now"), "{}", done.stdout());
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&relaid), mode(Path::new(BASH)));
+        same(Path::new(BASH), &relaid, &["-c", "for i in a b c; do (echo $i; exit 3) | cat; done; exit 42"]);
+        same(
+            Path::new(BASH),
+            &relaid,
+            &["-c", "x=(1 2 3); echo ${#x[@]} ${x[-1]}; nosuchcommand; kill -TERM $$"],
+        );
+        same(Path::new(BASH), &relaid, &["-c", "if"]);
+    }
+}
+
+#[test]
+fn layout_shows_fewer_and_fuller_pages() {
+    let profile = profile("layout.profile", "echo $((6*7))", &[]);
+    let layout = |flags: &[&str]| {
+        let mut command = Command::new(pagein());
+        command.args(["layout", BASH, "--profile"]).arg(&profile).args(flags);
+        succeed(&mut command).stdout()
+    };
+    let picture = scratch().join("bash.svg");
+    let json = layout(&["--json", "--svg", picture.to_str().unwrap()]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let (before, orders) = (&json["as_shipped"], json["orders"].as_array().unwrap());
+    assert_eq!(json["matched_share"], 1.0);
+    assert_eq!(orders.len(), 5);
+    for after in orders {
+        assert!(after["pages"].as_u64().unwrap() < before["pages"].as_u64().unwrap(), "{json}");
+        assert!(after["utilisation"].as_f64().unwrap() > before["utilisation"].as_f64().unwrap(), "{json}");
+    }
+    assert!(std::fs::read_to_string(picture).unwrap().ends_with("</svg>\n"));
+    let text = layout(&[]);
+    assert!(text.contains("as shipped") && text.contains("first-touch"), "{text}");
+}
+
+#[test]
+fn profiles_are_merged() {
+    let one = profile("one.profile", "echo $((6*7))", &[]);
+    let two =
+        profile("two.profile", "printf '%s\\n' x | while read -r l; do echo $l; done", &["--functions-only"]);
+    assert!(!std::fs::read_to_string(&two).unwrap().contains("\nb "), "only entries were watched");
+    let out = scratch().join("merged.profile");
+    let said =
+        succeed(Command::new(pagein()).args(["profile", "merge"]).args([&one, &two]).arg("-o").arg(&out));
+    assert!(said.stdout().contains("runs: 2"), "{}", said.stdout());
+    let functions = |path: &Path| {
+        std::fs::read_to_string(path).unwrap().lines().filter(|line| line.starts_with("f ")).count()
+    };
+    assert!(functions(&out) > functions(&one).max(functions(&two)));
+    let relaid = scratch().join("bash.merged");
+    let done = relayout(Path::new(BASH), &out, &relaid, &[]);
+    assert_eq!(done.code(), 0, "{}", done.stderr());
+    same(Path::new(BASH), &relaid, &["-c", "printf '%s\\n' x y | while read -r l; do echo $l; done; false"]);
+}
+
+#[test]
+fn the_programs_exit_status_is_the_commands() {
+    let out = scratch().join("status.profile");
+    let profile = |job: &[&str]| {
+        run(Command::new(pagein()).args(["profile", "-o"]).arg(&out).arg("--").args(job), DEADLINE).code()
+    };
+    assert_eq!(profile(&[BASH, "-c", "exit 42"]), 42);
+    assert_eq!(profile(&[BASH, "-c", "kill -TERM $$"]), 128 + 15);
+    assert!(std::fs::read_to_string(&out).unwrap().contains("\nf "), "it was written all the same");
+    assert_eq!(profile(&["no-such-program"]), 127);
+}
+
+#[test]
+fn linkers_get_a_list_of_names_or_the_reason_why_not() {
+    if !have(&["cc"]) {
+        return;
+    }
+    let build = |name: &str, flags: &[&str]| {
+        let (source, out) = (scratch().join("names.c"), scratch().join(name));
+        std::fs::write(
+            &source,
+            "int helper(int x) { return x + 1; }\nint main(void) { return helper(6); }\n",
+        )
+        .unwrap();
+        succeed(Command::new("cc").args(["-O0", "-o"]).arg(&out).arg(source).args(flags));
+        let profile = out.with_extension("profile");
+        let run =
+            run(Command::new(pagein()).args(["profile", "-o"]).arg(&profile).arg("--").arg(&out), DEADLINE);
+        assert_eq!(run.code(), 7, "{}", run.stderr());
+        (out, profile)
+    };
+    let (named, profile) = build("named", &[]);
+    let order = scratch().join("named.order");
+    let done = relayout(&named, &profile, &order, &["--linker", "lld"]).success();
+    assert!(done.stdout().contains("--symbol-ordering-file"), "{}", done.stdout());
+    let list = std::fs::read_to_string(&order).unwrap();
+    let place =
+        |name| list.lines().position(|line| line == name).unwrap_or_else(|| panic!("{name} in {list}"));
+    assert!(place("main") < place("helper"));
+    let (stripped, profile) = build("nameless", &["-s"]);
+    let refused = relayout(&stripped, &profile, &scratch().join("nameless.order"), &["--linker", "lld"]);
+    assert_eq!(refused.code(), 126, "{}", refused.stderr());
+    assert!(refused.stderr().contains("symbols") && !scratch().join("nameless.order").exists());
+}
+
+#[test]
+fn what_cannot_be_treated_is_said_and_nothing_is_written() {
+    let profile = profile("refused.profile", "echo $((6*7))", &[]);
+    let refuse = |app: &Path, code, expected: &str| {
+        let out = scratch().join("refused");
+        let refused = relayout(app, &profile, &out, &[]);
+        assert_eq!(refused.code(), code, "{}", refused.stderr());
+        assert!(refused.stderr().contains(expected), "{}", refused.stderr());
+        assert!(!out.exists());
+    };
+    let script = scratch().join("script");
+    std::fs::write(&script, "#!/bin/sh\necho hello\n").unwrap();
+    refuse(&script, 126, "not a 64-bit little-endian ELF file");
+    refuse(Path::new("/nonexistent/program"), 127, "no such program");
+    let other = scratch().join("not-a-profile");
+    std::fs::write(&other, "hello\n").unwrap();
+    let refused = relayout(Path::new(BASH), &other, &scratch().join("refused"), &[]);
+    assert_eq!(refused.code(), 125);
+    assert!(refused.stderr().contains("first line"), "{}", refused.stderr());
+
+    if !have(&["go"]) {
+        return;
+    }
+    let source = scratch().join("a.go");
+    std::fs::write(&source, "package main\nfunc main() { println(1) }\n").unwrap();
+    let program = scratch().join("go-program");
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&program).arg(&source).env("GO111MODULE", "off");
+    build.env("GOCACHE", scratch().join("go-cache"));
+    if run(&mut build, DEADLINE).code() != 0 {
+        skip("go does not build here");
+        return;
+    }
+    refuse(&program, 126, "a Go program");
+    // The profile is bash's.
+    let warned = relayout(&program, &profile, &scratch().join("refused"), &[]).stderr();
+    assert!(warned.contains("stale: 0 of its"), "{warned}");
+}
