@@ -45,6 +45,9 @@ pub(crate) enum Command {
     Relayout(Relayout),
     Layout(Layout),
     Demo(Demo),
+    #[command(
+        after_help = "Example:\n  pagein net --bandwidth 10mbit --rtt 20ms -- pagein run http://host.pagein:8080/git -- status"
+    )]
     Net(pagein_simnet::net::NetArgs),
 }
 
