@@ -5,10 +5,10 @@ use pagein_model::{HotPage, hot_order};
 
 use crate::input::Input;
 
-/// Pages of the first hot frames after those for exec. They grow: the first must be there soon, and long ones compress
-/// better (64 pages: within 5 % of one long stream).
-const FIRST_FRAME_PAGES: usize = 8;
-const LAST_FRAME_PAGES: usize = 64;
+/// Pages of a hot frame after those for exec: an eighth of the pages before it, so that none waits for its neighbours much
+/// longer than it waited for its turn, within these bounds. The first must be there soon; long ones compress better (node's
+/// hot part: 3.7 % less than with 64 pages throughout).
+const FRAME_PAGES: std::ops::RangeInclusive<usize> = 8..=256;
 /// Pages of a frame of the object `whole`: 8 MiB, the window of zstd -19, so that nothing is lost against one stream.
 const WHOLE_FRAME_PAGES: usize = 2048;
 
@@ -79,18 +79,17 @@ impl Plan {
     }
 }
 
-/// Cuts hot pages into frames that double in size. Within a frame they are in file order: they arrive together in any
-/// case, and neighbours compress better side by side (1.4 % less for `node -e 1` at level 19) and are installed together.
-fn growing(mut pages: &[HotPage]) -> Vec<Vec<HotPage>> {
+/// Cuts hot pages into frames that grow. Within a frame they are in file order: they arrive together in any case, and
+/// neighbours compress better side by side (1.4 % less for `node -e 1` at level 19) and are installed together.
+fn growing(pages: &[HotPage]) -> Vec<Vec<HotPage>> {
     let mut frames = Vec::new();
-    let mut size = FIRST_FRAME_PAGES;
-    while !pages.is_empty() {
-        let (frame, rest) = pages.split_at(size.min(pages.len()));
-        let mut frame = frame.to_vec();
+    let mut start = 0;
+    while start < pages.len() {
+        let size = (start / 8).clamp(*FRAME_PAGES.start(), *FRAME_PAGES.end());
+        let mut frame = pages[start..pages.len().min(start + size)].to_vec();
         frame.sort_by_key(|hot| hot.page);
+        start += frame.len();
         frames.push(frame);
-        pages = rest;
-        size = (size * 2).min(LAST_FRAME_PAGES);
     }
     frames
 }
