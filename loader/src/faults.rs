@@ -1,6 +1,6 @@
 //! The thread that reads page faults, forks and remaps of the program and its children, until none of them is left.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub(crate) trait Pager: Send + Sync {
     /// Whether every page is there, so that no pager is needed any more.
     fn is_complete(&self) -> bool;
     /// The process that the user started has ended. Called once.
-    fn program_ended(&self, when: Instant);
+    fn program_ended(&self);
 }
 
 /// How often to look whether address spaces have gone: a fork's end is not announced.
@@ -103,7 +103,7 @@ impl<'a> FaultLoop<'a> {
                     PROGRAM => {
                         program_runs = false;
                         let _ = self.epoll.delete(self.program.as_fd());
-                        self.pager.program_ended(Instant::now());
+                        self.pager.program_ended();
                     }
                     GUARD => self.replace_guard(),
                     number => {
@@ -139,7 +139,7 @@ impl<'a> FaultLoop<'a> {
     /// All pages are there, or the program has exec'ed something else: only its end is of interest now.
     fn await_program(&self) {
         crate::run::wait_for_end(&self.program);
-        self.pager.program_ended(Instant::now());
+        self.pager.program_ended();
     }
 
     fn serve(&mut self, number: u64) -> std::io::Result<()> {
@@ -201,7 +201,6 @@ impl<'a> FaultLoop<'a> {
 
 /// Whether the other end of a socket has gone.
 pub(crate) fn hung_up(socket: BorrowedFd<'_>, timeout: nix::poll::PollTimeout) -> bool {
-    debug_assert!(socket.as_raw_fd() >= 0);
     let mut fds = [nix::poll::PollFd::new(socket, nix::poll::PollFlags::empty())];
     nix::poll::poll(&mut fds, timeout).is_ok_and(|count| count > 0)
 }

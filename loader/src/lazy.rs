@@ -242,7 +242,7 @@ impl Pager for LazyPager {
         lock(&self.0.table).is_complete()
     }
 
-    fn program_ended(&self, _when: Instant) {
+    fn program_ended(&self) {
         if let Some(mut report) = lock(&self.0.report).take() {
             let stats = self.0.stats(report.stats);
             // If the waiting process has gone, nobody wants the stats.

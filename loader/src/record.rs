@@ -217,7 +217,7 @@ impl Pager for Recorder<'_> {
         false
     }
 
-    fn program_ended(&self, _when: Instant) {
+    fn program_ended(&self) {
         if let Some(mut finish) = lock(&self.ended).take() {
             finish.trace.touches = std::mem::take(&mut lock(&self.state).touches);
             finish.trace.reads_self = finish.self_reads.is_some_and(|watch| watch.seen());

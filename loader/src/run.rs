@@ -63,7 +63,7 @@ pub fn run(config: &RunConfig) -> Result<ExitCode, Failure> {
     let source =
         config.source.clone().absolute().map_err(Trouble::system("cannot find the working directory"))?;
     let config = &RunConfig { source, ..config.clone() };
-    let argv0 = config.argv0.iter().map(c_string).next().transpose()?;
+    let argv0 = config.argv0.as_ref().map(c_string).transpose()?;
     let args = config.args.iter().map(c_string).collect::<Result<Vec<_>, _>>()?;
     let front = |report: Option<OwnedFd>| {
         let keep: Vec<_> = report.iter().map(AsRawFd::as_raw_fd).collect();
