@@ -29,6 +29,8 @@ pub(crate) struct Lazy {
     pub(crate) processes: OnceLock<Arc<Processes>>,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) stream: StreamProgress,
+    /// So many of the first hot frames were kept by earlier runs.
+    kept_frames: usize,
     in_flight: Mutex<HashSet<Unit>>,
     /// Somebody is saying that the source is lost.
     losing: AtomicBool,
@@ -66,8 +68,10 @@ impl Lazy {
             received: AtomicU64::new(0),
             last_us: AtomicU64::new(0),
         };
+        let kept_frames = remote.kept_frames();
         Self {
             remote,
+            kept_frames,
             policy,
             memory,
             memory_id,
@@ -116,6 +120,11 @@ impl Lazy {
         self.install(self.remote.frame_pages(number), &raw)
     }
 
+    /// Where the hot stream has to begin: behind what earlier runs kept.
+    pub(crate) fn first_missing_offset(&self) -> u64 {
+        self.remote.frame_offsets[self.kept_frames]
+    }
+
     /// Reads hot frames from `stream` and installs them, from number `from` on up to `to`.
     pub(crate) async fn receive_frames(
         &self,
@@ -124,11 +133,18 @@ impl Lazy {
         to: usize,
     ) -> Result<(), Trouble> {
         for number in from..to {
+            if number < self.kept_frames {
+                // From the cache; from the source if it was damaged there.
+                let raw = self.remote.fetch(&Unit::HotFrame(number), self.policy).await?;
+                self.install(self.remote.frame_pages(number), &raw)?;
+                continue;
+            }
             let len = self.remote.manifest.hot_frames[number].stored_len as usize;
             let stored = stream.take(len).await?;
             self.stream.received.store(stream.received(), Ordering::Relaxed);
             self.stream.last_us.store(self.stream.started.elapsed().as_micros() as u64, Ordering::Relaxed);
             self.install_frame(number, &stored)?;
+            self.remote.keep(self.remote.manifest.hot_frames[number].digest, stored);
         }
         Ok(())
     }

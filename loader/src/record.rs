@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use memmap2::Mmap;
@@ -24,6 +24,7 @@ use crate::self_reads::SelfReads;
 use crate::start::{Front, become_program};
 use crate::tell::{MemoryId, say};
 use crate::trouble::Trouble;
+use crate::watch::Watch;
 use crate::{Failure, waiter};
 
 /// What to record.
@@ -131,11 +132,14 @@ impl Recording<'_> {
         }
         let ward = Ward { program: name, source: self.path.display().to_string(), memory: memory_id };
         let watched = pidfd(self.front.pid())?;
-        let mut faults = FaultLoop::new(&pager, guard, ward, watched)
-            .map_err(Trouble::system("cannot watch for faults"))?;
+        let cannot_watch = Trouble::system("cannot watch for faults");
+        let watch = Watch::new(guard, ward).map(Arc::new);
+        let faults =
+            watch.and_then(|watch| Ok((FaultLoop::new(&pager, Arc::clone(&watch), watched)?, watch)));
+        let (faults, watch) = faults.map_err(cannot_watch)?;
         launch(self.front, self.path, self.program, &pager.memory)?.go(|userfault, map| {
             lock(&pager.state).started = Instant::now();
-            faults.add(userfault, map).map_err(Trouble::system("cannot watch the program's faults"))
+            watch.add(userfault, map).map_err(Trouble::system("cannot watch the program's faults"))
         })?;
         faults.run();
         Ok(())

@@ -9,6 +9,7 @@ use pagein_model::Policy;
 use pagein_source::{ByteRange, Location, Retry, Source, SourceError, fetch};
 use tokio::sync::OnceCell;
 
+use crate::cache::Blobs;
 use crate::stream::ObjectStream;
 use crate::trouble::Trouble;
 
@@ -21,6 +22,8 @@ pub(crate) struct Remote {
     pub(crate) retry: Retry,
     pub(crate) manifest: Manifest,
     pub(crate) manifest_digest: Digest,
+    /// What earlier runs kept; `None` if the source is as near.
+    pub(crate) blobs: Option<Blobs>,
     /// Offset of each hot frame in the object `hot`, and the end of the last.
     pub(crate) frame_offsets: Vec<u64>,
     /// For each page the hot frame that holds it.
@@ -43,13 +46,19 @@ pub(crate) enum Unit {
     Group(GroupId),
 }
 
-/// Reads and checks the manifest at the beginning of `stream`; also returns its stored form.
+/// Reads and checks the manifest at the beginning of `stream`; also returns its stored form. A pinned one may have been
+/// kept: then nothing is requested.
 pub(crate) async fn read_manifest(
     stream: &mut ObjectStream,
     location: &Location,
     object: &str,
+    blobs: Option<&Blobs>,
 ) -> Result<(Manifest, Vec<u8>), Trouble> {
     let damaged = |error| Trouble::Image { object: location.object(object), error };
+    let kept = location.pinned().zip(blobs).and_then(|(pinned, blobs)| blobs.get(&Digest(*pinned)));
+    if let Some(stored) = kept {
+        return Ok((Manifest::decode(&stored).map_err(damaged)?, stored));
+    }
     let len = Manifest::stored_len(stream.peek(HEADER_LEN).await?).map_err(damaged)?;
     let stored = stream.take(len).await?;
     if let Some(pinned) = location.pinned() {
@@ -59,7 +68,13 @@ pub(crate) async fn read_manifest(
 }
 
 impl Remote {
-    pub(crate) fn new(source: Arc<dyn Source>, retry: Retry, manifest: Manifest, stored: &[u8]) -> Self {
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        retry: Retry,
+        manifest: Manifest,
+        stored: Vec<u8>,
+        blobs: Option<Blobs>,
+    ) -> Self {
         let mut frame_offsets = vec![stored.len() as u64];
         let mut frame_of_page = vec![COLD; manifest.page_count() as usize];
         let mut rank = 0;
@@ -70,16 +85,38 @@ impl Remote {
             }
             rank += frame.pages as usize;
         }
+        let manifest_digest = Digest::of(&stored);
+        if let Some(blobs) = blobs.as_ref().filter(|blobs| !blobs.has(&manifest_digest)) {
+            blobs.keep(manifest_digest, stored);
+        }
         Self {
             source,
             retry,
             manifest,
-            manifest_digest: Digest::of(stored),
+            manifest_digest,
+            blobs,
             frame_offsets,
             frame_of_page,
             hot: OnceCell::new(),
             cold: OnceCell::new(),
             paged: OnceCell::new(),
+        }
+    }
+
+    /// Number of hot frames from the first one on that earlier runs kept.
+    pub(crate) fn kept_frames(&self) -> usize {
+        let Some(blobs) = &self.blobs else { return 0 };
+        self.manifest.hot_frames.iter().take_while(|frame| blobs.has(&frame.digest)).count()
+    }
+
+    fn kept(&self, digest: &Digest) -> Option<Vec<u8>> {
+        self.blobs.as_ref()?.get(digest)
+    }
+
+    /// Keeps for later runs what was received and checked.
+    pub(crate) fn keep(&self, digest: Digest, stored: Vec<u8>) {
+        if let Some(blobs) = &self.blobs {
+            blobs.keep(digest, stored);
         }
     }
 
@@ -122,10 +159,18 @@ impl Remote {
     }
 
     async fn load_index(&self, name: &'static str, set: GroupSet) -> Result<Groups, Trouble> {
-        let stored = fetch(&*self.source, name, None, u64::from(set.index_len), &self.retry).await?;
+        let kept = self.kept(&set.index_digest);
+        let is_new = kept.is_none();
+        let stored = match kept {
+            Some(stored) => stored,
+            None => fetch(&*self.source, name, None, u64::from(set.index_len), &self.retry).await?,
+        };
         let file_size = self.manifest.file_size;
         let index = GroupIndex::decode(&stored, &set, file_size)
             .map_err(|error| Trouble::Image { object: self.source.describe(name), error })?;
+        if is_new {
+            self.keep(set.index_digest, stored);
+        }
         let by_page = index.by_page(file_size);
         Ok(Groups { index, by_page })
     }
@@ -148,6 +193,9 @@ impl Remote {
                 }
             }
         };
+        if let Some(stored) = self.kept(&frame.digest) {
+            return frame.decode(&stored, "it").map_err(|error| Trouble::Image { object: name, error });
+        }
         let expected = u64::from(frame.stored_len);
         let place = self.source.describe(&name);
         let what = range.as_ref().map_or_else(|| "it".into(), |r| format!("bytes {}-{}", r.start, r.end - 1));
@@ -155,7 +203,9 @@ impl Remote {
             Err(SourceError::RangeIgnored { .. }) if name == object::HOT => self.cut_from_hot(range).await?,
             other => other?,
         };
-        frame.decode(&stored, &what).map_err(|error| Trouble::Image { object: place, error })
+        let raw = frame.decode(&stored, &what).map_err(|error| Trouble::Image { object: place, error })?;
+        self.keep(frame.digest, stored);
+        Ok(raw)
     }
 
     /// Part of the object `hot` from a server that only sends all of it, which images with page files may lie on.

@@ -12,6 +12,7 @@ use pagein_loader::Failure;
 use pagein_model::Policy;
 use pagein_profile::linker::Linker;
 use pagein_profile::order;
+use pagein_simnet::units::ByteSize;
 use pagein_source::Location;
 
 /// Run a large program straight from a web server or a directory: it starts at once, and its pages come in when they are
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Profile(Profile),
     Relayout(Relayout),
     Layout(Layout),
+    Cache(Cache),
     Demo(Demo),
     #[command(
         after_help = "Example:\n  pagein net --bandwidth 10mbit --rtt 20ms -- pagein run http://host.pagein:8080/git -- status"
@@ -128,7 +130,8 @@ pub(crate) struct Serve {
 /// exit status are the command's.
 #[derive(clap::Args)]
 #[command(after_help = "Policies:
-  auto             streamed; original for programs without a trace or that read their own file
+  auto             from the cache if all is there; else streamed; original for programs without a trace or that read
+                   their own file
   original         the whole file, then start
   paged            a group of neighbouring pages when one of them is touched
   reordered-paged  a group of pages that are touched one after the other
@@ -149,9 +152,17 @@ pub(crate) struct Run {
     /// Name that the program is called by (argv[0]) [default: the program's file name]
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(crate) argv0: Option<OsString>,
-    /// Directory for executable files [default: $PAGEIN_CACHE, $XDG_CACHE_HOME/pagein or ~/.cache/pagein]
+    /// Directory for executable files and what was received [default: $PAGEIN_CACHE, $XDG_CACHE_HOME/pagein or
+    /// ~/.cache/pagein]
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
+    /// Keep at most so much in the cache; what was not used for longest is deleted first
+    #[arg(long, value_name = "SIZE", env = "PAGEIN_CACHE_SIZE", default_value = "5GiB")]
+    pub(crate) cache_size: ByteSize,
+    /// Do not ask the server whether the image is still the same if that was asked less than so many seconds ago. A
+    /// source with #DIGEST is never asked
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = seconds_or_none)]
+    pub(crate) max_age: f64,
     /// Give up on a transfer after this long without a byte, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     pub(crate) timeout: f64,
@@ -172,6 +183,10 @@ pub(crate) struct Run {
 fn seconds(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     if value > 0.0 && value < 1e6 { Ok(value) } else { Err("not a positive number of seconds".to_owned()) }
+}
+
+fn seconds_or_none(text: &str) -> Result<f64, String> {
+    if text == "0" { Ok(0.0) } else { seconds(text) }
 }
 
 /// `auto` or a policy.
@@ -328,6 +343,26 @@ pub(crate) struct Layout {
     /// Draw the pages before and after, in order of first touch
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show what is kept of programs that ran, or delete it
+///
+/// The cache keeps itself below `run --cache-size`. Programs that run are never deleted.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  pagein cache                what there is
+  pagein cache --trim 1GiB    delete what was not used for longest until 1 GiB is left
+  pagein cache --trim 0       delete everything that is not running")]
+pub(crate) struct Cache {
+    /// The cache [default: $PAGEIN_CACHE, $XDG_CACHE_HOME/pagein or ~/.cache/pagein]
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Delete what was not used for longest until this is left
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) trim: Option<ByteSize>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

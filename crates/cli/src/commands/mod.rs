@@ -1,5 +1,6 @@
 //! One file for each command: from its arguments to one call of a library.
 
+mod cache;
 mod demo;
 mod image;
 mod inspect;
@@ -33,6 +34,7 @@ pub(crate) fn dispatch(args: Args, started: Instant) -> Result<ExitCode, Failure
         Command::Profile(args) => profile::profile(args),
         Command::Relayout(args) => relayout::relayout(&args),
         Command::Layout(args) => layout::layout(&args),
+        Command::Cache(args) => cache::cache(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Net(args) => net(args),
     }

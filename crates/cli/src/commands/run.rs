@@ -34,6 +34,8 @@ pub(crate) fn run(args: args::Run, started: Instant) -> Result<ExitCode, Failure
         policy: args.policy.0,
         stats: args.stats,
         cache: args.cache.unwrap_or_else(pagein_loader::default_cache),
+        cache_limit: args.cache_size.0,
+        max_age: Duration::from_secs_f64(args.max_age),
         options,
         quiet: args.quiet,
         started,
