@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use pagein_image::{PAGE_SIZE, PageNo};
+use pagein_image::{LinkedPage, PAGE_SIZE, PageNo, Unpacked};
 use pagein_model::{Link, Policy};
 use pagein_uffd::MemoryFile;
 
 use crate::faults::{Fault, Pager};
-use crate::processes::{Processes, Waiter, lock};
+use crate::linked::LinkedStore;
+use crate::processes::{Process, Processes, Waiter, lock};
 use crate::remote::{Remote, Unit};
 use crate::stats::Stats;
 use crate::stream::ObjectStream;
@@ -25,6 +26,8 @@ pub(crate) struct Lazy {
     pub(crate) policy: Policy,
     pub(crate) memory: MemoryFile,
     pub(crate) memory_id: MemoryId,
+    /// What is relocated as it is installed; `None` if the dynamic linker is to do it.
+    pub(crate) linked: Option<LinkedStore>,
     pub(crate) table: Mutex<PageTable<Waiter>>,
     pub(crate) processes: OnceLock<Arc<Processes>>,
     pub(crate) runtime: tokio::runtime::Handle,
@@ -58,6 +61,7 @@ impl Lazy {
         policy: Policy,
         memory: MemoryFile,
         memory_id: MemoryId,
+        linked: Option<LinkedStore>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
         let table = Mutex::new(PageTable::new(remote.manifest.page_count()));
@@ -71,6 +75,7 @@ impl Lazy {
             policy,
             memory,
             memory_id,
+            linked,
             table,
             processes: OnceLock::new(),
             runtime,
@@ -87,8 +92,45 @@ impl Lazy {
         *lock(&self.report) = Some(report);
     }
 
+    /// Makes pages available that have arrived and wakes who waits for them. What is not to be relocated is put into the
+    /// memory file. Pages that are but come without their records (from the object `whole`) are passed over.
+    pub(crate) fn install(&self, pages: &[PageNo], unpacked: Unpacked) -> Result<(), Trouble> {
+        let Some(linked) = &self.linked else { return self.put(pages, &unpacked.into_file_form()) };
+        let set = self.remote.manifest.linking.pages();
+        if !pages.iter().any(|page| set.contains(*page)) {
+            return self.put(pages, &unpacked.bytes);
+        }
+        let mut arrived = Vec::new();
+        for (index, links) in unpacked.links {
+            if lock(&self.table).state(pages[index]) != PageState::Present {
+                let bytes = unpacked.bytes[index * PAGE_SIZE..(index + 1) * PAGE_SIZE].to_vec();
+                linked.keep(pages[index], LinkedPage { bytes, links });
+                arrived.push(pages[index]);
+            }
+        }
+        let woken = lock(&self.table).arrived(&arrived);
+        linked.copy_ahead(&arrived, &self.all_processes());
+        woken.iter().for_each(Waiter::wake);
+        for (first, count) in runs(pages, |page| set.contains(page)) {
+            let bytes = &unpacked.bytes[first * PAGE_SIZE..(first + count) * PAGE_SIZE];
+            self.put(&pages[first..first + count], bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The same for pages that the kernel reads at exec: all of them go into the memory file, as the file has them.
+    fn install_early(&self, pages: &[PageNo], unpacked: Unpacked) -> Result<(), Trouble> {
+        if let Some(linked) = &self.linked {
+            for (index, links) in &unpacked.links {
+                let bytes = unpacked.bytes[index * PAGE_SIZE..(index + 1) * PAGE_SIZE].to_vec();
+                linked.keep_early(pages[*index], LinkedPage { bytes, links: links.clone() });
+            }
+        }
+        self.put(pages, &unpacked.into_file_form())
+    }
+
     /// Puts pages into the memory file and wakes who waits for them.
-    pub(crate) fn install(&self, pages: &[PageNo], raw: &[u8]) -> Result<(), Trouble> {
+    fn put(&self, pages: &[PageNo], raw: &[u8]) -> Result<(), Trouble> {
         let runs = {
             let table = lock(&self.table);
             runs(pages, |page| table.state(page) == PageState::Present)
@@ -106,14 +148,26 @@ impl Lazy {
         Ok(())
     }
 
+    fn all_processes(&self) -> Vec<Arc<Process>> {
+        self.processes.get().map(|processes| processes.all()).unwrap_or_default()
+    }
+
     /// Decodes and installs one hot frame.
     pub(crate) fn install_frame(&self, number: usize, stored: &[u8]) -> Result<(), Trouble> {
-        let frame = &self.remote.manifest.hot_frames[number];
-        let raw = frame.decode(stored, &format!("hot frame {number}")).map_err(|error| {
+        let manifest = &self.remote.manifest;
+        let pages = self.remote.frame_pages(number);
+        let what = format!("hot frame {number}");
+        let unpacked =
+            manifest.hot_frames[number].decode_linked(stored, pages, manifest.linking.pages(), &what);
+        let unpacked = unpacked.map_err(|error| {
             let object = self.remote.source.describe(pagein_image::object::HOT);
             Trouble::Image { object, error }
         })?;
-        self.install(self.remote.frame_pages(number), &raw)
+        if number < manifest.exec_frames as usize {
+            self.install_early(pages, unpacked)
+        } else {
+            self.install(pages, unpacked)
+        }
     }
 
     /// Reads hot frames from `stream` and installs them, from number `from` on up to `to`.
@@ -183,8 +237,8 @@ impl Lazy {
             return Ok(());
         }
         lock(&self.table).requested(&pages);
-        let raw = self.remote.fetch(&unit, self.policy).await?;
-        self.install(&pages, &raw)?;
+        let unpacked = self.remote.fetch(&unit, &pages, self.policy).await?;
+        self.install(&pages, unpacked)?;
         lock(&self.in_flight).remove(&unit);
         Ok(())
     }
@@ -199,7 +253,7 @@ impl Lazy {
         say(&format!("page {page} of {name} (file offset {offset}) cannot be had: {trouble}"));
         // Only now: the first process that is told may be the last, and with it the pager ends.
         self.lost.store(true, Ordering::SeqCst);
-        let processes = self.processes.get().map(|processes| processes.all()).unwrap_or_default();
+        let processes = self.all_processes();
         tell(processes.iter().map(|process| (&process.userfault, process.ranges())), self.memory_id);
     }
 
@@ -210,6 +264,7 @@ impl Lazy {
         stats.requests = wire.requests;
         stats.pages_total = self.remote.manifest.page_count();
         stats.pages_installed = counts.present;
+        stats.linked_pages = self.linked.as_ref().map_or(0, LinkedStore::count);
         stats.faults = counts.faults;
         stats.demand_faults = counts.demand_faults;
         stats.bandwidth_bps = self.link().map(|link| link.bandwidth);
@@ -228,7 +283,12 @@ impl Pager for LazyPager {
         let waiter = fault.waiter;
         let answer = lock(&lazy.table).fault(page, waiter.clone(), || lazy.overtakes(page));
         match answer {
-            Answer::Wake => waiter.wake(),
+            Answer::Wake => {
+                let supplied = lazy.linked.as_ref().is_some_and(|linked| linked.supply(page, &waiter));
+                if !supplied {
+                    waiter.wake();
+                }
+            }
             Answer::Demand => lazy.demand(page),
             Answer::Wait => {}
         }
@@ -239,7 +299,9 @@ impl Pager for LazyPager {
     }
 
     fn is_complete(&self) -> bool {
-        lock(&self.0.table).is_complete()
+        let lazy = &self.0;
+        let finished = |linked: &LinkedStore| linked.finish(&lazy.all_processes(), &lazy.memory);
+        lock(&lazy.table).is_complete() && lazy.linked.as_ref().is_none_or(finished)
     }
 
     fn program_ended(&self) {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use pagein_image::{
-    Digest, Frame, GroupId, GroupIndex, GroupSet, HEADER_LEN, Manifest, PageNo, object, page_file_name,
+    Digest, Frame, GroupId, GroupIndex, GroupSet, HEADER_LEN, Manifest, PageNo, Unpacked, object,
+    page_file_name,
 };
 use pagein_model::Policy;
 use pagein_source::{ByteRange, Location, Retry, Source, SourceError, fetch};
@@ -130,8 +131,13 @@ impl Remote {
         Ok(Groups { index, by_page })
     }
 
-    /// Fetches, checks and decompresses a unit: the bytes of its pages.
-    pub(crate) async fn fetch(&self, unit: &Unit, policy: Policy) -> Result<Vec<u8>, Trouble> {
+    /// Fetches, checks and decompresses a unit, which `holds` these pages.
+    pub(crate) async fn fetch(
+        &self,
+        unit: &Unit,
+        holds: &[PageNo],
+        policy: Policy,
+    ) -> Result<Unpacked, Trouble> {
         let (name, range, frame): (String, _, Frame) = match unit {
             Unit::HotFrame(number) => {
                 let range = self.frame_offsets[*number]..self.frame_offsets[*number + 1];
@@ -155,7 +161,10 @@ impl Remote {
             Err(SourceError::RangeIgnored { .. }) if name == object::HOT => self.cut_from_hot(range).await?,
             other => other?,
         };
-        frame.decode(&stored, &what).map_err(|error| Trouble::Image { object: place, error })
+        let linked = self.manifest.linking.pages();
+        frame
+            .decode_linked(&stored, holds, linked, &what)
+            .map_err(|error| Trouble::Image { object: place, error })
     }
 
     /// Part of the object `hot` from a server that only sends all of it, which images with page files may lie on.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pagein_elf::Program;
-use pagein_image::{ImageError, Manifest, PAGE_SIZE, PageNo, object};
+use pagein_image::{ImageError, Linking, Manifest, PAGE_SIZE, PageNo, object};
 use pagein_model::Policy;
 use pagein_source::{Location, Options, Source};
 use pagein_uffd::{Userfault, process};
@@ -21,6 +21,7 @@ use crate::faults::{FaultLoop, hung_up};
 use crate::guard::{Guard, Ward};
 use crate::launch::{check_interpreter, launch, memory_file, pidfd};
 use crate::lazy::{Lazy, LazyPager, Report};
+use crate::linked::LinkedStore;
 use crate::remote::{Remote, read_manifest};
 use crate::start::{Front, become_program};
 use crate::stats::Stats;
@@ -47,6 +48,8 @@ pub struct RunConfig {
     pub cache: PathBuf,
     /// Time limits and retries.
     pub options: Options,
+    /// Apply relative relocations as pages come in, if the image is prepared for it.
+    pub page_in_linking: bool,
     /// Say nothing about fallbacks.
     pub quiet: bool,
     /// When the command started.
@@ -219,7 +222,9 @@ impl Session<'_> {
         let id = memory.id().map_err(Trouble::system("cannot stat the memory file"))?;
         let memory_id = MemoryId { device: id.0, inode: id.1 };
         let remote = Remote::new(Arc::clone(&self.source), self.config.options.retry(), manifest, &stored);
-        let lazy = Lazy::new(remote, policy, memory, memory_id, self.runtime.handle().clone());
+        let can_link = matches!(remote.manifest.linking, Linking::On { .. });
+        let linked = (can_link && self.config.page_in_linking).then(LinkedStore::default);
+        let lazy = Lazy::new(remote, policy, memory, memory_id, linked, self.runtime.handle().clone());
         let manifest = &lazy.remote.manifest;
         lazy.receive_frames(&mut stream, 0, manifest.exec_frames as usize).await?;
         let read = |offset, len| lazy.memory.read(offset, len).ok();
@@ -333,6 +338,9 @@ impl Session<'_> {
             .map_err(Trouble::system("cannot watch for faults"))?;
         let _ = lazy.processes.set(Arc::clone(&faults.processes));
         let launched = launch(self.front, &file, program, &lazy.memory)?;
+        if let Some(linked) = &lazy.linked {
+            linked.launched(&launched, program)?;
+        }
         if let Some(stream) = stream {
             // Not before: unpacking would take the processor from the exec. What comes meanwhile lies in the socket, and
             // is unpacked faster than any program touches it.
@@ -343,7 +351,12 @@ impl Session<'_> {
             lazy.set_report(Report { pipe: pipe.into(), stats });
         }
         launched.go(|userfault, map| {
-            faults.add(userfault, map).map_err(Trouble::system("cannot watch the program's faults"))
+            faults.add(userfault, map).map_err(Trouble::system("cannot watch the program's faults"))?;
+            if let Some(linked) = &lazy.linked {
+                // What came before there was a process to give it to.
+                linked.copy_all(&faults.processes.all());
+            }
+            Ok(())
         })?;
         faults.run();
         Ok(())
@@ -356,6 +369,9 @@ impl Session<'_> {
             vec![Some(this.into_os_string().into_vec()), Some(b"run".to_vec())];
         if let Some(policy) = self.config.policy {
             words.push(Some(format!("--policy={policy}").into_bytes()));
+        }
+        if !self.config.page_in_linking {
+            words.push(Some(b"--no-page-in-linking".to_vec()));
         }
         words.push(Some([b"--cache=", self.cache.as_os_str().as_bytes()].concat()));
         words.push(Some(b"--argv0".to_vec()));
