@@ -25,6 +25,9 @@ pub(crate) trait Pager: Send + Sync {
     fn fault(&self, fault: Fault);
     /// Whether every page is there, so that no pager is needed any more.
     fn is_complete(&self) -> bool;
+    /// Every page is there and nobody comes in any more: brings all processes into a state in which no pager is needed.
+    /// `false` if that has to be tried again later.
+    fn finish(&self) -> bool;
     /// The process that the user started has ended. Called once.
     fn program_ended(&self);
 }
@@ -80,14 +83,27 @@ impl<'a> FaultLoop<'a> {
                 self.watch.prune();
                 pruned = Instant::now();
             }
-            let nobody_waits = self.watch.processes.all().is_empty() || self.pager.is_complete();
-            if nobody_waits && self.watch.end() {
+            if self.nobody_waits() {
+                self.watch.end();
                 if program_runs {
                     self.await_program();
                 }
                 return;
             }
         }
+    }
+
+    /// Whether nobody needs a page any more, now or later.
+    fn nobody_waits(&self) -> bool {
+        let nobody_is_left = || self.watch.processes.all().is_empty();
+        if !(nobody_is_left() || self.pager.is_complete()) || !self.watch.close() {
+            return false;
+        }
+        let is_over = nobody_is_left() || self.pager.finish();
+        if !is_over {
+            self.watch.open();
+        }
+        is_over
     }
 
     /// All pages are there, or the program has exec'ed something else: only its end is of interest now.
@@ -106,7 +122,7 @@ impl<'a> FaultLoop<'a> {
                 Event::Fault { address, write, thread } => self.fault(&process, address, write, thread),
                 Event::Fork(child) => {
                     let map = lock(&process.map).clone();
-                    self.watch.add(child, map)?;
+                    self.watch.add(child, map, process.bias)?;
                 }
                 Event::Remap { from, to, len } => {
                     lock(&process.map).remap(from, to, len);

@@ -26,7 +26,6 @@ use crate::cache::Cache;
 use crate::launch::launch;
 use crate::lazy::Lazy;
 use crate::start::Front;
-use crate::trouble::Trouble;
 use crate::watch::Watch;
 
 /// For so long others may join a pager whose image is not pinned: for longer, its source may have another one.
@@ -121,12 +120,8 @@ impl House {
         let Some(pid) = peer(&socket) else { return };
         let front = Front::of_peer(socket, pid);
         let _held = self.cache.hold();
-        let outcome = launch(&front, &self.file, &self.program, &self.lazy.memory).and_then(|launched| {
-            launched.go(|userfault, map| {
-                let error = Trouble::system("cannot watch the program's faults");
-                self.watch.add(userfault, map).map_err(error)
-            })
-        });
+        let outcome = launch(&front, &self.file, &self.program, &self.lazy.memory)
+            .and_then(|launched| self.lazy.admit(launched, &self.program, &self.watch));
         front.report(outcome);
     }
 }

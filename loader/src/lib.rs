@@ -10,7 +10,7 @@
 //! | exec, mappings, registration | `launch.rs` |
 //! | faults, forks, remaps | `faults.rs`, `watch.rs`, `processes.rs`, `address_map.rs` |
 //! | what is where, who waits | `table.rs` |
-//! | pages in | `lazy.rs`; all at once: `eager.rs` |
+//! | pages in | `lazy.rs`; relocated: `linked.rs`; all at once: `eager.rs` |
 //! | something dies or is lost | `guard.rs`, `tell.rs` |
 //! | recording | `record.rs`, `self_reads.rs` |
 //! | profiling | `profile.rs` |
@@ -26,6 +26,7 @@ mod guard;
 mod instances;
 mod launch;
 mod lazy;
+mod linked;
 mod processes;
 mod profile;
 mod publish;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use pagein_image::{
-    Digest, Frame, GroupId, GroupIndex, GroupSet, HEADER_LEN, Manifest, PageNo, object, page_file_name,
+    Digest, Frame, GroupId, GroupIndex, GroupSet, HEADER_LEN, Manifest, PageNo, Unpacked, object,
+    page_file_name,
 };
 use pagein_model::Policy;
 use pagein_source::{ByteRange, Location, Retry, Source, SourceError, fetch};
@@ -175,9 +176,37 @@ impl Remote {
         Ok(Groups { index, by_page })
     }
 
-    /// Fetches, checks and decompresses a unit: the bytes of its pages.
-    pub(crate) async fn fetch(&self, unit: &Unit, policy: Policy) -> Result<Vec<u8>, Trouble> {
-        let (name, range, frame): (String, _, Frame) = match unit {
+    /// Fetches, checks and decompresses a unit, which `holds` these pages.
+    pub(crate) async fn fetch(
+        &self,
+        unit: &Unit,
+        holds: &[PageNo],
+        policy: Policy,
+    ) -> Result<Unpacked, Trouble> {
+        let (name, range, frame) = self.place(unit, policy).await?;
+        let linked = self.manifest.linking.pages();
+        let damaged = |error| Trouble::Image { object: self.source.describe(&name), error };
+        if let Some(stored) = self.kept(&frame.digest) {
+            return frame.decode_linked(&stored, holds, linked, "it").map_err(damaged);
+        }
+        let expected = u64::from(frame.stored_len);
+        let what = range.as_ref().map_or_else(|| "it".into(), |r| format!("bytes {}-{}", r.start, r.end - 1));
+        let stored = match fetch(&*self.source, &name, range.clone(), expected, &self.retry).await {
+            Err(SourceError::RangeIgnored { .. }) if name == object::HOT => self.cut_from_hot(range).await?,
+            other => other?,
+        };
+        let unpacked = frame.decode_linked(&stored, holds, linked, &what).map_err(damaged)?;
+        self.keep(frame.digest, stored);
+        Ok(unpacked)
+    }
+
+    /// Which bytes of which object a unit is.
+    async fn place(
+        &self,
+        unit: &Unit,
+        policy: Policy,
+    ) -> Result<(String, Option<ByteRange>, Frame), Trouble> {
+        Ok(match unit {
             Unit::HotFrame(number) => {
                 let range = self.frame_offsets[*number]..self.frame_offsets[*number + 1];
                 (object::HOT.into(), Some(range), self.manifest.hot_frames[*number])
@@ -192,20 +221,7 @@ impl Remote {
                     (name.into(), Some(group.range()), group.frame)
                 }
             }
-        };
-        if let Some(stored) = self.kept(&frame.digest) {
-            return frame.decode(&stored, "it").map_err(|error| Trouble::Image { object: name, error });
-        }
-        let expected = u64::from(frame.stored_len);
-        let place = self.source.describe(&name);
-        let what = range.as_ref().map_or_else(|| "it".into(), |r| format!("bytes {}-{}", r.start, r.end - 1));
-        let stored = match fetch(&*self.source, &name, range.clone(), expected, &self.retry).await {
-            Err(SourceError::RangeIgnored { .. }) if name == object::HOT => self.cut_from_hot(range).await?,
-            other => other?,
-        };
-        let raw = frame.decode(&stored, &what).map_err(|error| Trouble::Image { object: place, error })?;
-        self.keep(frame.digest, stored);
-        Ok(raw)
+        })
     }
 
     /// Part of the object `hot` from a server that only sends all of it, which images with page files may lie on.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pagein_elf::Program;
-use pagein_image::{Digest, ImageError, Manifest, PAGE_SIZE, PageNo, object};
+use pagein_image::{Digest, ImageError, Linking, Manifest, PAGE_SIZE, PageNo, object};
 use pagein_model::Policy;
 use pagein_source::{Location, Options, Source};
 use pagein_uffd::{Userfault, process};
@@ -24,6 +24,7 @@ use crate::guard::{Guard, Ward};
 use crate::instances::{self, House, Place};
 use crate::launch::{check_interpreter, launch, memory_file, pidfd};
 use crate::lazy::{Lazy, LazyPager, Report};
+use crate::linked::LinkedStore;
 use crate::remote::{Remote, read_manifest};
 use crate::start::{Front, become_program, follow};
 use crate::stats::Stats;
@@ -55,6 +56,8 @@ pub struct RunConfig {
     pub max_age: Duration,
     /// Time limits and retries.
     pub options: Options,
+    /// Apply relative relocations as pages come in, if the image is prepared for it.
+    pub page_in_linking: bool,
     /// Say nothing about fallbacks.
     pub quiet: bool,
     /// When the command started.
@@ -281,7 +284,9 @@ impl Session<'_> {
         let memory_id = MemoryId { device: id.0, inode: id.1 };
         let retry = self.config.options.retry();
         let remote = Remote::new(Arc::clone(&self.source), retry, manifest, stored, blobs);
-        let lazy = Lazy::new(remote, policy, memory, memory_id, self.runtime.handle().clone());
+        let can_link = matches!(remote.manifest.linking, Linking::On { .. });
+        let linked = (can_link && self.config.page_in_linking).then(LinkedStore::default);
+        let lazy = Lazy::new(remote, policy, memory, memory_id, linked, self.runtime.handle().clone());
         let manifest = &lazy.remote.manifest;
         stream.skip_to(lazy.first_missing_offset(), hot_len);
         lazy.receive_frames(&mut stream, 0, manifest.exec_frames as usize).await?;
@@ -421,9 +426,7 @@ impl Session<'_> {
             let stats = self.first_stats(manifest, lazy.policy.name());
             lazy.set_report(Report { pipe: pipe.into(), stats });
         }
-        launched.go(|userfault, map| {
-            watch.add(userfault, map).map_err(Trouble::system("cannot watch the program's faults"))
-        })?;
+        lazy.admit(launched, program, &watch)?;
         drop(held);
         if let Some(listener) = listener {
             let (program, cache) = (Arc::clone(program), self.cache.clone());
@@ -444,6 +447,9 @@ impl Session<'_> {
             vec![Some(this.into_os_string().into_vec()), Some(b"run".to_vec())];
         if let Some(policy) = self.config.policy {
             words.push(Some(format!("--policy={policy}").into_bytes()));
+        }
+        if !self.config.page_in_linking {
+            words.push(Some(b"--no-page-in-linking".to_vec()));
         }
         words.push(Some([b"--cache=", self.cache.root().as_os_str().as_bytes()].concat()));
         words.push(Some(b"--argv0".to_vec()));

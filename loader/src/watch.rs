@@ -89,15 +89,15 @@ impl Watch {
         ready[..count].iter().map(what).collect()
     }
 
-    /// Takes charge of an address space.
-    pub(crate) fn add(&self, userfault: Userfault, map: AddressMap) -> io::Result<()> {
+    /// Takes charge of an address space, in which `bias` was added to the addresses of the file.
+    pub(crate) fn add(&self, userfault: Userfault, map: AddressMap, bias: u64) -> io::Result<Arc<Process>> {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        let process = Arc::new(Process { number, userfault, map: Mutex::new(map) });
+        let process = Arc::new(Process { number, userfault, map: Mutex::new(map), bias });
         // In the list first: what the loop reads must be known.
         self.processes.add(Arc::clone(&process));
         self.epoll.add(&process.userfault, EpollEvent::new(EpollFlags::EPOLLIN, u64::from(number)))?;
         self.adopt(&process);
-        Ok(())
+        Ok(process)
     }
 
     /// Forgets the address spaces that have gone.
@@ -139,14 +139,20 @@ impl Watch {
         })
     }
 
-    /// Ends the watch, unless somebody is coming in. Whether it has ended.
-    pub(crate) fn end(&self) -> bool {
+    /// Lets nobody in any more; `false` if somebody is coming in.
+    pub(crate) fn close(&self) -> bool {
         let mut door = lock(&self.door);
-        if door.arriving > 0 {
-            return false;
-        }
-        door.is_open = false;
+        door.is_open = door.arriving > 0;
+        !door.is_open
+    }
+
+    /// Lets others in again.
+    pub(crate) fn open(&self) {
+        lock(&self.door).is_open = true;
+    }
+
+    /// Ends the guard's work: nobody needs it any more.
+    pub(crate) fn end(&self) {
         lock(&self.guard).dismiss();
-        true
     }
 }

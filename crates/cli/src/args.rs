@@ -63,6 +63,10 @@ pub(crate) struct Record {
     /// Where to write the trace [default: NAME.trace, NAME being the program's]
     #[arg(short, long, value_name = "TRACE")]
     pub(crate) output: Option<PathBuf>,
+    /// Let the dynamic linker apply all relocations; the trace then has the pages that it touches. For images that are cut or
+    /// run with the same option
+    #[arg(long)]
+    pub(crate) no_page_in_linking: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "APP")]
     pub(crate) command: Vec<OsString>,
@@ -75,6 +79,7 @@ pub(crate) struct Record {
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   pagein split /usr/bin/git --trace status.trace --trace log.trace -o images/git")]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Split {
     /// The program: a path, or a name to be found in PATH
     #[arg(value_name = "APP")]
@@ -100,6 +105,9 @@ pub(crate) struct Split {
     /// Leave out the groups in file order that only `--policy paged` uses
     #[arg(long)]
     pub(crate) no_paged: bool,
+    /// Do not prepare the pages for `run` to apply relocations as they come in
+    #[arg(long)]
+    pub(crate) no_page_in_linking: bool,
     /// Print what was made as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -152,6 +160,9 @@ pub(crate) struct Run {
     /// Name that the program is called by (argv[0]) [default: the program's file name]
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(crate) argv0: Option<OsString>,
+    /// Let the dynamic linker apply all relocations, which touches every page that has one
+    #[arg(long)]
+    pub(crate) no_page_in_linking: bool,
     /// Directory for executable files and what was received [default: $PAGEIN_CACHE, $XDG_CACHE_HOME/pagein or
     /// ~/.cache/pagein]
     #[arg(long, value_name = "DIR")]

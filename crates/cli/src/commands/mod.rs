@@ -5,6 +5,7 @@ mod demo;
 mod image;
 mod inspect;
 mod layout;
+mod linking;
 mod profile;
 mod relayout;
 mod run;
