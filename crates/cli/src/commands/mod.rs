@@ -5,11 +5,13 @@ mod image;
 mod inspect;
 mod layout;
 mod profile;
+mod relaid;
 mod relayout;
 mod run;
 mod serve;
 mod split;
 mod verify;
+mod verify_run;
 
 use std::fs::Permissions;
 use std::io::Write as _;
