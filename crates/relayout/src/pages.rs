@@ -37,10 +37,10 @@ impl PageMap {
         let mut seen = HashSet::new();
         for &(start, len) in ran.iter().filter(|(_, len)| *len > 0) {
             let copy = sorted.range(..=start).next_back().map(|(_, copy)| *copy);
-            let copied = copy.filter(|copy| start + len <= copy.from + copy.len);
-            let start = copied.map_or(start, |copy| start - copy.from + copy.to);
+            let within = copy.filter(|copy| start + len <= copy.from + copy.len);
+            let start = within.map_or(start, |copy| start - copy.from + copy.to);
             let pages: Vec<u64> = pages(&program, start, len).collect();
-            if copied.is_none() {
+            if within.is_none() {
                 out.stay.extend(&pages);
             }
             out.code.extend(pages.into_iter().filter(|page| seen.insert(*page)));
