@@ -77,8 +77,9 @@ pub(crate) struct Record {
 /// Pages that the traces touched become the hot object, in the order of their first touch; all others are put into
 /// groups that are fetched on demand.
 #[derive(clap::Args)]
-#[command(after_help = "Example:
-  pagein split /usr/bin/git --trace status.trace --trace log.trace -o images/git")]
+#[command(after_help = "Examples:
+  pagein split /usr/bin/git --trace status.trace --trace log.trace -o images/git
+  pagein split /usr/bin/git --profile git.profile --trace status.trace -o images/git")]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Split {
     /// The program: a path, or a name to be found in PATH
@@ -87,6 +88,11 @@ pub(crate) struct Split {
     /// What `pagein record` wrote; may be given several times
     #[arg(short, long = "trace", value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
+    /// What `pagein profile` wrote: put the functions that it names next to each other first, as `pagein relayout` does, and cut
+    /// the result. Traces may be of APP as it is, or of what `relayout` makes of it with the same profiles. Without a trace the
+    /// profile's code is hot. May be given several times
+    #[arg(short, long = "profile", value_name = "PROFILE")]
+    pub(crate) profiles: Vec<PathBuf>,
     /// Directory of the image; must not exist, or be an image (then it is replaced)
     #[arg(short, long, value_name = "IMAGE")]
     pub(crate) output: PathBuf,
@@ -271,6 +277,34 @@ pub(crate) struct Profile {
 #[derive(Subcommand)]
 pub(crate) enum ProfileAction {
     Merge(Merge),
+    Import(Import),
+}
+
+/// Make a profile of what perf or a list of symbols says
+///
+/// Functions are found by name, so APP needs its symbols. perf samples: functions come in the order of their first sample, and only
+/// those that ran long enough are there; a profile by `pagein profile` is better where one can be taken.
+#[derive(clap::Args)]
+#[command(
+    group(clap::ArgGroup::new("from").required(true)),
+    after_help = "Examples:
+  perf record -e cycles:u -j any,u ./app; perf script -F ip,sym,dso,brstacksym | pagein profile import ./app --perf - -o app.profile
+  perf record -e cycles:u ./app; perf script -F ip,sym,dso | pagein profile import ./app --perf - -o app.profile
+  pagein profile import ./app --symbols app.order -o app.profile       one symbol a line, as for --symbol-ordering-file"
+)]
+pub(crate) struct Import {
+    /// The program: a path, or a name to be found in PATH
+    #[arg(value_name = "APP")]
+    pub(crate) app: OsString,
+    /// What `perf script` printed; - for standard input
+    #[arg(long, value_name = "FILE", group = "from")]
+    pub(crate) perf: Option<PathBuf>,
+    /// Symbols in order, one a line, as they stand in the file (mangled); - for standard input
+    #[arg(long, value_name = "FILE", group = "from")]
+    pub(crate) symbols: Option<PathBuf>,
+    /// Where to write the profile
+    #[arg(short, long, value_name = "PROFILE")]
+    pub(crate) output: PathBuf,
 }
 
 /// Put the profiles of several runs into one
@@ -302,6 +336,7 @@ pub(crate) struct Merge {
 
 Examples:
   pagein relayout /usr/bin/git --profile git.profile -o git.hot
+  pagein relayout /usr/bin/git --profile git.profile -o git.hot --verify-run 'git log -1; git nosuch'
   pagein record -o git.trace -- ./git.hot status      then split the result, not the original
   pagein split git.hot --trace git.trace -o images/git
 
@@ -323,6 +358,10 @@ pub(crate) struct Relayout {
     #[arg(long, value_name = "ORDER", default_value = "first-touch", hide_possible_values = true,
           value_parser = order_names())]
     pub(crate) order: String,
+    /// Run this shell command with APP as it is and with the new file in its place; keep the new file only if both print and end
+    /// alike. May be given several times. The command runs twice: it should print the same each time
+    #[arg(long, value_name = "CMD", conflicts_with = "linker")]
+    pub(crate) verify_run: Vec<String>,
     /// Write an ordering file for this linker instead of a program
     #[arg(long, value_name = "LINKER", value_parser = linkers())]
     pub(crate) linker: Option<Linker>,

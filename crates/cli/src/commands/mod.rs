@@ -7,11 +7,13 @@ mod inspect;
 mod layout;
 mod linking;
 mod profile;
+mod relaid;
 mod relayout;
 mod run;
 mod serve;
 mod split;
 mod verify;
+mod verify_run;
 
 use std::fs::Permissions;
 use std::io::Write as _;

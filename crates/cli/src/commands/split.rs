@@ -10,7 +10,7 @@ use pagein_loader::Failure;
 use pagein_splitter::{Progress, Report, SplitConfig, SplitError};
 use serde::Serialize;
 
-use super::{bytes, failed, linking, print, print_json, runtime};
+use super::{bytes, failed, linking, print, print_json, relaid, runtime};
 use crate::args;
 
 #[derive(Serialize)]
@@ -31,9 +31,16 @@ struct Json<'a> {
 }
 
 pub(crate) fn split(args: args::Split) -> Result<ExitCode, Failure> {
+    let app = pagein_loader::find_program(&args.app)?;
+    let relaid =
+        if args.profiles.is_empty() { None } else { relaid::prepare(&app, &args.profiles, &args.traces)? };
+    let (app, traces) = match &relaid {
+        Some(relaid) => (relaid.app.clone(), relaid.traces.clone()),
+        None => (app, args.traces),
+    };
     let config = SplitConfig {
-        app: pagein_loader::find_program(&args.app)?,
-        traces: args.traces,
+        app,
+        traces,
         output: args.output,
         page_files: args.page_files,
         min_probability: args.min_probability,
