@@ -9,6 +9,7 @@ use pagein_model::Policy;
 use pagein_source::{ByteRange, Location, Retry, Source, SourceError, fetch};
 use tokio::sync::OnceCell;
 
+use crate::flow::{Flow, at_once};
 use crate::stream::ObjectStream;
 use crate::trouble::Trouble;
 
@@ -119,6 +120,19 @@ impl Remote {
             }
             _ => self.cold.get_or_try_init(|| self.load_index(object::COLD_INDEX, self.manifest.cold)).await,
         }
+    }
+
+    /// The table of the cold groups, fetched when it is needed first.
+    pub(crate) async fn cold_index(&self) -> Result<&GroupIndex, Trouble> {
+        let load = || self.load_index(object::COLD_INDEX, self.manifest.cold);
+        Ok(&self.cold.get_or_try_init(load).await?.index)
+    }
+
+    /// A part of an object, in one request.
+    pub(crate) fn stream_part(&self, object: &'static str, range: ByteRange) -> ObjectStream {
+        let (source, retry) = (Arc::clone(&self.source), self.retry.clone());
+        let flow = Flow::new(Arc::clone(&source), object, range, retry.clone(), at_once());
+        ObjectStream::of_flow(source, object, retry, flow)
     }
 
     async fn load_index(&self, name: &'static str, set: GroupSet) -> Result<Groups, Trouble> {
