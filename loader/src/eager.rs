@@ -38,11 +38,24 @@ pub(crate) async fn fetch_complete(
         }
         rest = after;
     }
+    publish_complete(unnamed, manifest, cache, &place)
+}
+
+/// Checks a file that holds all pages, and gives it its name in the cache. `place` is where they came from.
+pub(crate) fn publish_complete(
+    unnamed: Unnamed,
+    manifest: &Manifest,
+    cache: &Cache,
+    place: &str,
+) -> Result<PathBuf, Trouble> {
+    let path = cache.complete_path(manifest);
+    let file = unnamed.file();
     file.set_len(manifest.file_size).map_err(Trouble::cache(&path))?;
     let found = digest_of(file).map_err(Trouble::cache(&path))?;
     if found != manifest.file_digest {
         let (what, expected) = ("the program put together".to_owned(), manifest.file_digest);
-        return Err(damaged(ImageError::Digest { what, expected, found }));
+        let error = ImageError::Digest { what, expected, found };
+        return Err(Trouble::Image { object: place.to_owned(), error });
     }
     let program = Program::parse(manifest.file_size, |offset, len| {
         let mut bytes = vec![0; len];

@@ -4,14 +4,15 @@ use std::collections::HashSet;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
 
-use pagein_elf::Program;
-use pagein_image::{LinkedPage, PAGE_SIZE, PageNo, Unpacked};
-use pagein_model::{Link, Policy};
+use pagein_elf::{LinkPlan, Program};
+use pagein_image::{GroupId, LinkedPage, PAGE_SIZE, PageNo, Unpacked, object};
+use pagein_model::{Link, Policy, UNKNOWN_LINK, cluster_pages};
 use pagein_uffd::MemoryFile;
 
+use crate::cache::Blobs;
 use crate::faults::{Fault, Pager};
+use crate::fill::{self, Fill};
 use crate::launch::Launched;
 use crate::linked::LinkedStore;
 use crate::processes::{Process, Processes, Waiter, lock};
@@ -34,7 +35,10 @@ pub(crate) struct Lazy {
     pub(crate) table: Mutex<PageTable<Waiter>>,
     pub(crate) processes: OnceLock<Arc<Processes>>,
     pub(crate) runtime: tokio::runtime::Handle,
-    pub(crate) stream: StreamProgress,
+    /// Bytes of the object `hot` that have come with the stream.
+    received: AtomicU64,
+    /// The rest in the background: `--policy auto`.
+    pub(crate) fill: Option<Fill>,
     /// So many of the first hot frames were kept by earlier runs.
     kept_frames: usize,
     in_flight: Mutex<HashSet<Unit>>,
@@ -43,15 +47,6 @@ pub(crate) struct Lazy {
     /// It has been said.
     lost: AtomicBool,
     report: Mutex<Option<Report>>,
-}
-
-/// How far the hot stream is.
-#[derive(Debug)]
-pub(crate) struct StreamProgress {
-    started: Instant,
-    received: AtomicU64,
-    /// Microseconds after `started` at which the last bytes came.
-    last_us: AtomicU64,
 }
 
 /// What is to be reported when the program ends.
@@ -68,13 +63,9 @@ impl Lazy {
         memory_id: MemoryId,
         linked: Option<LinkedStore>,
         runtime: tokio::runtime::Handle,
+        fill: Option<Fill>,
     ) -> Self {
         let table = Mutex::new(PageTable::new(remote.manifest.page_count()));
-        let stream = StreamProgress {
-            started: Instant::now(),
-            received: AtomicU64::new(0),
-            last_us: AtomicU64::new(0),
-        };
         let kept_frames = remote.kept_frames();
         Self {
             remote,
@@ -86,7 +77,8 @@ impl Lazy {
             table,
             processes: OnceLock::new(),
             runtime,
-            stream,
+            received: AtomicU64::new(0),
+            fill,
             in_flight: Mutex::default(),
             losing: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -131,9 +123,7 @@ impl Lazy {
                 arrived.push(pages[index]);
             }
         }
-        let woken = lock(&self.table).arrived(&arrived);
-        linked.copy_ahead(&arrived, &self.all_processes());
-        woken.iter().for_each(Waiter::wake);
+        self.linked_arrived(linked, &arrived);
         for (first, count) in runs(pages, |page| set.contains(page)) {
             let bytes = &unpacked.bytes[first * PAGE_SIZE..(first + count) * PAGE_SIZE];
             self.put(&pages[first..first + count], bytes)?;
@@ -183,7 +173,7 @@ impl Lazy {
         let unpacked =
             manifest.hot_frames[number].decode_linked(stored, pages, manifest.linking.pages(), &what);
         let unpacked = unpacked.map_err(|error| {
-            let object = self.remote.source.describe(pagein_image::object::HOT);
+            let object = self.remote.source.describe(object::HOT);
             Trouble::Image { object, error }
         })?;
         self.install_unpacked(number, unpacked)
@@ -191,11 +181,59 @@ impl Lazy {
 
     fn install_unpacked(&self, number: usize, unpacked: Unpacked) -> Result<(), Trouble> {
         let pages = self.remote.frame_pages(number);
-        if number < self.remote.manifest.exec_frames as usize {
-            self.install_early(pages, unpacked)
-        } else {
-            self.install(pages, unpacked)
+        if number >= self.remote.manifest.exec_frames as usize {
+            return self.install_and_keep(pages, unpacked);
         }
+        let raw = self.fill.is_some().then(|| unpacked.clone().into_file_form());
+        self.install_early(pages, unpacked)?;
+        self.keep_file_form(pages, raw);
+        Ok(())
+    }
+
+    /// Installs pages, and keeps them for the complete file if there is to be one.
+    fn install_and_keep(&self, pages: &[PageNo], unpacked: Unpacked) -> Result<(), Trouble> {
+        let raw = self.fill.is_some().then(|| unpacked.clone().into_file_form());
+        self.install(pages, unpacked)?;
+        self.keep_file_form(pages, raw);
+        Ok(())
+    }
+
+    fn keep_file_form(&self, pages: &[PageNo], raw: Option<Vec<u8>>) {
+        if let (Some(fill), Some(raw)) = (&self.fill, raw) {
+            fill.keep(pages, raw);
+        }
+    }
+
+    /// Whether the page is relocated as it is installed.
+    pub(crate) fn is_linked(&self, page: PageNo) -> bool {
+        self.linked.is_some() && self.remote.manifest.linking.pages().contains(page)
+    }
+
+    /// Makes the pages available that are to be relocated and have not come yet, from the complete file, which has all that
+    /// is needed for it.
+    pub(crate) fn link_rest(&self, file: &std::path::Path) -> Result<(), Trouble> {
+        let Some(linked) = &self.linked else { return Ok(()) };
+        let opened = std::fs::File::open(file).and_then(|file| pagein_uffd::map_file(&file));
+        let map = opened.map_err(Trouble::file(file))?;
+        let name = || self.remote.manifest.name.clone();
+        let program = Program::parse_file(&map).map_err(|error| Trouble::Elf { program: name(), error })?;
+        // The image says that it can be done; if this file could not, its pages would come one by one as before.
+        let Ok(plan) = LinkPlan::new(&map, &program) else { return Ok(()) };
+        let mut arrived = Vec::new();
+        for (page, bytes) in plan.pages() {
+            if self.is_linked(page) && lock(&self.table).state(page) != PageState::Present {
+                linked.keep(page, bytes.clone());
+                arrived.push(page);
+            }
+        }
+        self.linked_arrived(linked, &arrived);
+        Ok(())
+    }
+
+    fn linked_arrived(&self, linked: &LinkedStore, pages: &[PageNo]) {
+        let woken = lock(&self.table).arrived(pages);
+        linked.copy_ahead(pages, &self.all_processes());
+        woken.iter().for_each(Waiter::wake);
     }
 
     /// Where the hot stream has to begin: behind what earlier runs kept.
@@ -220,8 +258,7 @@ impl Lazy {
             }
             let len = self.remote.manifest.hot_frames[number].stored_len as usize;
             let stored = stream.take(len).await?;
-            self.stream.received.store(stream.received(), Ordering::Relaxed);
-            self.stream.last_us.store(self.stream.started.elapsed().as_micros() as u64, Ordering::Relaxed);
+            self.received.store(stream.received(), Ordering::Relaxed);
             self.install_frame(number, &stored)?;
             self.remote.keep(self.remote.manifest.hot_frames[number].digest, stored);
         }
@@ -238,30 +275,34 @@ impl Lazy {
         for page in waited {
             self.demand(page);
         }
+        drop(stream);
+        fill::start(&self);
     }
 
-    /// What the hot stream tells about the link; `None` before there is anything to tell.
-    fn link(&self) -> Option<Link> {
-        let round_trip = self.remote.source.wire().first_byte_min?;
-        let received = self.stream.received.load(Ordering::Relaxed);
-        let time = Duration::from_micros(self.stream.last_us.load(Ordering::Relaxed));
-        (received > 0 && !time.is_zero())
-            .then(|| Link { bandwidth: received as f64 / time.as_secs_f64(), round_trip })
+    /// The link as measured, or as it was when it was used last; `None` before there is anything to tell.
+    pub(crate) fn link(&self) -> Option<Link> {
+        let wire = self.remote.source.wire();
+        match (wire.bandwidth, wire.round_trip()) {
+            (Some(bandwidth), Some(round_trip)) => Some(Link { bandwidth: bandwidth as f64, round_trip }),
+            _ => self.fill.as_ref().and_then(Fill::remembered),
+        }
     }
 
-    /// Whether a page of the stream is so far ahead that it is better requested.
+    /// Whether a page that is on its way is so far behind that it is better requested.
     fn overtakes(&self, page: PageNo) -> bool {
-        let (Policy::Streamed, Some(frame), Some(link)) =
-            (self.policy, self.remote.frame_of(page), self.link())
-        else {
-            return false;
+        let Some(link) = self.link() else { return false };
+        let ahead = match self.remote.frame_of(page) {
+            Some(frame) => {
+                let end = self.remote.frame_offsets[frame + 1];
+                Some(end.saturating_sub(self.received.load(Ordering::Relaxed)))
+            }
+            None => self.fill.as_ref().and_then(|fill| fill.bytes_ahead(page)),
         };
-        let end = self.remote.frame_offsets[frame + 1];
-        link.overtakes(end.saturating_sub(self.stream.received.load(Ordering::Relaxed)))
+        ahead.is_some_and(|ahead| link.overtakes(ahead))
     }
 
     /// Requests the unit that holds `page`, in the background.
-    fn demand(self: &Arc<Self>, page: PageNo) {
+    pub(crate) fn demand(self: &Arc<Self>, page: PageNo) {
         let this = Arc::clone(self);
         self.runtime.spawn(async move {
             if let Err(trouble) = this.fetch(page).await {
@@ -271,6 +312,7 @@ impl Lazy {
     }
 
     async fn fetch(&self, page: PageNo) -> Result<(), Trouble> {
+        let _waits = self.fill.as_ref().map(Fill::demand);
         let (unit, pages) = self.remote.unit(page, self.policy).await?;
         // It may have come with the stream or with another page's unit meanwhile.
         let is_there = lock(&self.table).state(page) == PageState::Present;
@@ -278,9 +320,57 @@ impl Lazy {
             return Ok(());
         }
         lock(&self.table).requested(&pages);
+        let may_grow = self.fill.as_ref().is_some_and(Fill::is_ranged) && !self.remote.manifest.page_files;
+        if let Unit::Group(id) = unit
+            && may_grow
+            && !self.remote.has_kept(id).await?
+        {
+            return self.fetch_cluster(id).await;
+        }
         let unpacked = self.remote.fetch(&unit, &pages, self.policy).await?;
-        self.install(&pages, unpacked)?;
+        self.install_and_keep(&pages, unpacked)?;
         lock(&self.in_flight).remove(&unit);
+        Ok(())
+    }
+
+    /// Fetches a cold group and those behind it, in one request, as many as the model says. They are used one by one as they come.
+    async fn fetch_cluster(&self, first: GroupId) -> Result<(), Trouble> {
+        let set = self.remote.manifest.cold;
+        let index = self.remote.cold_index().await?;
+        let per_page =
+            set.data_len as f64 / index.groups().iter().map(|group| group.pages.len()).sum::<usize>() as f64;
+        let budget = cluster_pages(per_page, &self.link().unwrap_or(UNKNOWN_LINK)) as usize;
+        let mut pages = index.group(first).pages.len();
+        let mut end = first.0 + 1;
+        while let Some(next) = index.groups().get(end as usize)
+            && pages + next.pages.len() <= budget
+        {
+            let mut table = lock(&self.table);
+            let is_wanted = next.pages.iter().any(|page| table.state(*page) == PageState::Missing);
+            if !is_wanted || !lock(&self.in_flight).insert(Unit::Group(GroupId(end))) {
+                break;
+            }
+            table.requested(&next.pages);
+            pages += next.pages.len();
+            end += 1;
+        }
+        let ids = (first.0..end).map(GroupId);
+        let range = index.group(first).offset..index.group(GroupId(end - 1)).range().end;
+        let mut stream = self.remote.stream_part(object::COLD, range);
+        for id in ids {
+            let group = index.group(id);
+            let stored = stream.take(group.frame.stored_len as usize).await?;
+            let what = format!("bytes {}-{}", group.range().start, group.range().end - 1);
+            let linked = self.remote.manifest.linking.pages();
+            let unpacked = group.frame.decode_linked(&stored, &group.pages, linked, &what);
+            let unpacked = unpacked.map_err(|error| {
+                let object = self.remote.source.describe(object::COLD);
+                Trouble::Image { object, error }
+            })?;
+            self.install_and_keep(&group.pages, unpacked)?;
+            self.remote.keep(group.frame.digest, stored);
+            lock(&self.in_flight).remove(&Unit::Group(id));
+        }
         Ok(())
     }
 
@@ -309,7 +399,9 @@ impl Lazy {
         stats.faults = counts.faults;
         stats.demand_faults = counts.demand_faults;
         stats.bandwidth_bps = self.link().map(|link| link.bandwidth);
-        stats.rtt_ms = wire.first_byte_min.map(|time| time.as_secs_f64() * 1e3);
+        stats.rtt_ms = wire.round_trip().map(|time| time.as_secs_f64() * 1e3);
+        stats.connections = self.fill.as_ref().map_or(1, Fill::connections);
+        stats.fill_bytes = self.fill.as_ref().map_or(0, Fill::bytes);
         stats
     }
 }
@@ -323,6 +415,12 @@ impl Pager for LazyPager {
         let page = fault.page;
         let waiter = fault.waiter;
         let answer = lock(&lazy.table).fault(page, waiter.clone(), || lazy.overtakes(page));
+        if answer != Answer::Wake
+            && lazy.remote.frame_of(page).is_none()
+            && let Some(fill) = &lazy.fill
+        {
+            fill.cold_fault();
+        }
         match answer {
             Answer::Wake => {
                 let supplied = lazy.linked.as_ref().is_some_and(|linked| linked.supply(page, &waiter));
@@ -352,8 +450,13 @@ impl Pager for LazyPager {
     fn program_ended(&self) {
         if let Some(mut report) = lock(&self.0.report).take() {
             let stats = self.0.stats(report.stats);
+            // Who measures runs one after the other finds what was kept.
+            let _ = self.0.remote.blobs.as_ref().map(Blobs::finish);
             // If the waiting process has gone, nobody wants the stats.
             let _ = serde_json::to_vec(&stats).map(|json| report.pipe.write_all(&json));
+        }
+        if let Some(fill) = &self.0.fill {
+            fill.remember(&self.0.remote.source.wire());
         }
     }
 }

@@ -3,14 +3,15 @@
 //! | phase | file |
 //! |---|---|
 //! | the command becomes the program, a pager is split off | `start.rs` (`waiter.rs` when something is reported) |
-//! | manifest and first frames | `run.rs`, `remote.rs`, `stream.rs` |
+//! | manifest and first frames | `run.rs`, `remote.rs`, `stream.rs`, `flow.rs` |
+//! | what is remembered of the way to a host | `links.rs` |
 //! | the file that is exec'ed | `exec_file.rs`, `relaunch.rs`, `publish.rs` |
 //! | several instances, one pager | `instances.rs` |
 //! | what is kept between runs | `cache/` |
 //! | exec, mappings, registration | `launch.rs` |
 //! | faults, forks, remaps | `faults.rs`, `watch.rs`, `processes.rs`, `address_map.rs` |
 //! | what is where, who waits | `table.rs` |
-//! | pages in | `lazy.rs`; relocated: `linked.rs`; all at once: `eager.rs` |
+//! | pages in | `lazy.rs`; relocated: `linked.rs`; all at once: `eager.rs`; the rest in the background: `fill.rs` |
 //! | something dies or is lost | `guard.rs`, `tell.rs` |
 //! | recording | `record.rs`, `self_reads.rs` |
 //! | profiling | `profile.rs` |
@@ -22,11 +23,14 @@ mod eager;
 mod exec_file;
 mod failure;
 mod faults;
+mod fill;
+mod flow;
 mod guard;
 mod instances;
 mod launch;
 mod lazy;
 mod linked;
+mod links;
 mod processes;
 mod profile;
 mod publish;

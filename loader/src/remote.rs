@@ -11,6 +11,7 @@ use pagein_source::{ByteRange, Location, Retry, Source, SourceError, fetch};
 use tokio::sync::OnceCell;
 
 use crate::cache::Blobs;
+use crate::flow::{Flow, at_once};
 use crate::stream::ObjectStream;
 use crate::trouble::Trouble;
 
@@ -157,6 +158,25 @@ impl Remote {
             }
             _ => self.cold.get_or_try_init(|| self.load_index(object::COLD_INDEX, self.manifest.cold)).await,
         }
+    }
+
+    /// The table of the cold groups, fetched when it is needed first.
+    pub(crate) async fn cold_index(&self) -> Result<&GroupIndex, Trouble> {
+        let load = || self.load_index(object::COLD_INDEX, self.manifest.cold);
+        Ok(&self.cold.get_or_try_init(load).await?.index)
+    }
+
+    /// Whether a cold group was kept by an earlier run.
+    pub(crate) async fn has_kept(&self, id: GroupId) -> Result<bool, Trouble> {
+        let Some(blobs) = &self.blobs else { return Ok(false) };
+        Ok(blobs.has(&self.cold_index().await?.group(id).frame.digest))
+    }
+
+    /// A part of an object, in one request.
+    pub(crate) fn stream_part(&self, object: &'static str, range: ByteRange) -> ObjectStream {
+        let (source, retry) = (Arc::clone(&self.source), self.retry.clone());
+        let flow = Flow::new(Arc::clone(&source), object, range, retry.clone(), at_once());
+        ObjectStream::of_flow(source, object, retry, flow)
     }
 
     async fn load_index(&self, name: &'static str, set: GroupSet) -> Result<Groups, Trouble> {

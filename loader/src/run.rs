@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use pagein_elf::Program;
 use pagein_image::{Digest, ImageError, Linking, Manifest, PAGE_SIZE, PageNo, object};
-use pagein_model::Policy;
+use pagein_model::{Decision, Link, Policy, Shape, UNKNOWN_LINK, decide, slow_start};
 use pagein_source::{Location, Options, Source};
 use pagein_uffd::{Userfault, process};
 
@@ -20,11 +20,14 @@ use crate::cached::CACHED;
 use crate::eager;
 use crate::exec_file::exec_file;
 use crate::faults::{FaultLoop, hung_up};
+use crate::fill::{self, Fill};
+use crate::flow::{self, Flow};
 use crate::guard::{Guard, Ward};
 use crate::instances::{self, House, Place};
 use crate::launch::{check_interpreter, launch, memory_file, pidfd};
 use crate::lazy::{Lazy, LazyPager, Report};
 use crate::linked::LinkedStore;
+use crate::links;
 use crate::remote::{Remote, read_manifest};
 use crate::start::{Front, become_program, follow};
 use crate::stats::Stats;
@@ -66,6 +69,14 @@ pub struct RunConfig {
 
 /// The first request of a policy that does not stream: enough for the manifest and the pages for exec of most programs.
 const HEAD_LEN: u64 = 32 * 1024;
+
+/// The first request of `auto`: three initial windows. It tells whether the source knows ranges, and is not over when the manifest is
+/// here, so that what is decided then follows without a pause.
+const FIRST_LEN: u64 = 3 * slow_start::FIRST_FLIGHT;
+/// Size of a hot object that is not known yet: as many connections are made ready as one of this size is worth.
+const USUAL_HOT: u64 = 2 << 20;
+/// Shortest longest piece where the hot object comes over several connections, bytes.
+const PIECE_CAP_MIN: f64 = 65536.0;
 
 /// Runs the program. Without stats it takes this process's place and this returns only on failure.
 pub fn run(config: &RunConfig) -> Result<ExitCode, Failure> {
@@ -138,7 +149,7 @@ pub(crate) fn report_end(
         }
         Stats::default()
     });
-    stats.total_ms = config.started.elapsed().as_secs_f64() * 1e3;
+    stats.total_ms = ended.at.duration_since(config.started).as_secs_f64() * 1e3;
     stats.exit_status = ended.exit_status();
     serde_json::to_writer_pretty(&out, &stats)
         .map_err(|error| Failure::pagein(format!("{}: {error}", path.display())))?;
@@ -171,8 +182,9 @@ fn serve(
         .build()
         .map_err(Trouble::system("cannot start threads"))?;
     let outcome = serve_on(&runtime, front, config, cache, outlets, guard);
-    // In any case: dropping it would wait for threads that wait for the front process.
-    runtime.shutdown_background();
+    // Not ended in order: that would wait for threads that wait for the front process, and the fill's thread still works on it.
+    // This process ends now.
+    std::mem::forget(runtime);
     outcome
 }
 
@@ -204,7 +216,7 @@ enum Prepared {
     /// The whole program, as a file; no policy fetched it if it was in the cache.
     Complete { path: PathBuf, manifest: Box<Manifest>, policy: Option<Policy> },
     /// The pages that the kernel needs.
-    Lazy { lazy: Arc<Lazy>, program: Arc<Program>, stream: Option<ObjectStream> },
+    Lazy { lazy: Arc<Lazy>, program: Arc<Program>, stream: Option<Box<ObjectStream>> },
 }
 
 struct Session<'a> {
@@ -244,51 +256,81 @@ impl Session<'_> {
         if wanted == Some(Policy::Original) || not_lazy.is_some() {
             return self.prepare_complete(new_stream(object::WHOLE), not_lazy).await;
         }
-        let streams = !matches!(wanted, Some(Policy::Paged | Policy::ReorderedPaged));
         let mut stream = new_stream(object::HOT);
-        if !streams {
-            stream.limit_first_request(HEAD_LEN);
+        match wanted {
+            None => stream.limit_first_request(FIRST_LEN),
+            Some(Policy::Paged | Policy::ReorderedPaged) => stream.limit_first_request(HEAD_LEN),
+            Some(_) => {}
         }
         // Who names a policy wants to see it at work; a directory is as near as the cache.
         let keeps = wanted.is_none() && !self.config.source.is_directory();
         let blobs = keeps.then(|| self.cache.blobs());
         let known = self.cache.known_source(&self.config.source, Duration::MAX);
-        if let Some(known) =
-            known.filter(|known| blobs.as_ref().is_some_and(|blobs| blobs.has(&known.manifest)))
-        {
+        let known = known.filter(|known| blobs.as_ref().is_some_and(|blobs| blobs.has(&known.manifest)));
+        let mut first_len = FIRST_LEN;
+        if let Some(known) = &known {
             // Most likely nothing has changed, and what follows is here.
-            stream.limit_first_request(known.manifest_len);
+            first_len = known.manifest_len;
+            stream.limit_first_request(first_len);
+        } else if wanted.is_none() {
+            self.make_connections_ready();
         }
         let (manifest, stored) =
             read_manifest(&mut stream, &self.config.source, object::HOT, blobs.as_ref()).await?;
-        self.learn(&manifest, &stored);
+        let is_ranged =
+            if stream.received() > 0 { stream.is_ranged() } else { known.is_some_and(|k| k.ranged) };
+        self.learn(&manifest, &stored, is_ranged);
+        let mut connections = 1;
         let policy = match wanted {
             Some(policy) => policy,
-            None => match self.choose(&manifest) {
+            None => match self.choose(&manifest, stored.len() as u64, is_ranged) {
                 Choice::Complete(path) => {
                     let manifest = Box::new(manifest);
                     return Ok(Prepared::Complete { path, manifest, policy: None });
                 }
-                Choice::Policy(Policy::Original) => {
+                Choice::Decided(decision) if decision.policy == Policy::Original => {
                     drop(stream);
                     return self.prepare_complete(new_stream(object::WHOLE), None).await;
                 }
-                Choice::Policy(policy) => policy,
+                Choice::Decided(decision) => {
+                    connections = decision.connections;
+                    // The others are never estimated to be quicker than this, which is bounded by the fill.
+                    Policy::Streamed
+                }
             },
         };
         let manifest_len = stored.len() as u64;
         let hot_len = manifest_len + manifest.hot_frames.iter().map(|f| u64::from(f.stored_len)).sum::<u64>();
         stream.end = Some(hot_len);
+        let fills = wanted.is_none() && (is_ranged || !manifest.page_files);
+        let fill = fills.then(|| {
+            let fill = Fill::new(self.cache, &self.config.source.to_string(), is_ranged);
+            fill.set_connections(connections);
+            fill
+        });
         let memory = memory_file(&manifest.name, manifest.file_size)?;
         let id = memory.id().map_err(Trouble::system("cannot stat the memory file"))?;
         let memory_id = MemoryId { device: id.0, inode: id.1 };
         let retry = self.config.options.retry();
-        let remote = Remote::new(Arc::clone(&self.source), retry, manifest, stored, blobs);
+        let remote = Remote::new(Arc::clone(&self.source), retry.clone(), manifest, stored, blobs);
         let can_link = matches!(remote.manifest.linking, Linking::On { .. });
         let linked = (can_link && self.config.page_in_linking).then(LinkedStore::default);
-        let lazy = Lazy::new(remote, policy, memory, memory_id, linked, self.runtime.handle().clone());
+        let handle = self.runtime.handle().clone();
+        let lazy = Lazy::new(remote, policy, memory, memory_id, linked, handle, fill);
         let manifest = &lazy.remote.manifest;
         stream.skip_to(lazy.first_missing_offset(), hot_len);
+        let start = first_len.max(lazy.first_missing_offset());
+        if wanted.is_none() && is_ranged && start < hot_len {
+            let pacing = match connections {
+                1 => flow::at_once(),
+                several => {
+                    let cap = (self.link().product() / 4.0).max(PIECE_CAP_MIN) as u64;
+                    flow::slow_start(several, cap)
+                }
+            };
+            let source = Arc::clone(&self.source);
+            stream.go_on_with(Flow::new(source, object::HOT, start..hot_len, retry, pacing));
+        }
         lazy.receive_frames(&mut stream, 0, manifest.exec_frames as usize).await?;
         let read = |offset, len| lazy.memory.read(offset, len).ok();
         let program = Program::parse(manifest.file_size, read)
@@ -307,7 +349,7 @@ impl Session<'_> {
         Ok(Prepared::Lazy {
             lazy: Arc::new(lazy),
             program: Arc::new(program),
-            stream: flows.then_some(stream),
+            stream: flows.then(|| Box::new(stream)),
         })
     }
 
@@ -317,7 +359,8 @@ impl Session<'_> {
         not_lazy: Option<&Trouble>,
     ) -> Result<Prepared, Trouble> {
         let (manifest, stored) = read_manifest(&mut stream, &self.config.source, object::WHOLE, None).await?;
-        self.learn(&manifest, &stored);
+        let known = self.cache.known_source(&self.config.source, Duration::MAX);
+        self.learn(&manifest, &stored, known.is_some_and(|known| known.ranged));
         let frames = manifest.whole_frames.iter().map(|frame| u64::from(frame.stored_len));
         stream.end = Some(stored.len() as u64 + frames.sum::<u64>());
         // `original` means to fetch it; who was made to need not do it twice.
@@ -333,25 +376,64 @@ impl Session<'_> {
         Ok(Prepared::Complete { path, manifest: Box::new(manifest), policy: Some(Policy::Original) })
     }
 
+    /// The link as measured so far, or as an earlier run found it.
+    fn link(&self) -> Link {
+        let wire = self.source.wire();
+        let known = self.remembered();
+        let measured = wire.bandwidth.map(|bandwidth| bandwidth as f64);
+        let or = known.unwrap_or(UNKNOWN_LINK);
+        Link {
+            // The first packets alone say less than an earlier run.
+            bandwidth: known.map(|link| link.bandwidth).or(measured).unwrap_or(or.bandwidth),
+            round_trip: wire.round_trip().unwrap_or(or.round_trip),
+        }
+    }
+
+    fn remembered(&self) -> Option<Link> {
+        links::recall(self.cache.root(), links::host(&self.config.source.to_string())?)
+    }
+
+    /// Opens connections while the first response is on its way, so that the first page that is demanded, and the hot object where
+    /// it comes over several, need not wait for them. Over TLS all requests share one.
+    fn make_connections_ready(&self) {
+        if !self.config.source.to_string().starts_with("http://") {
+            return;
+        }
+        let wanted = self.remembered().map_or(1, |link| slow_start::connections(USUAL_HOT, &link));
+        for _ in 0..wanted {
+            let source = Arc::clone(&self.source);
+            self.runtime.spawn(async move {
+                // What comes of it does not matter: the byte is thrown away, and the connection stays.
+                if let Ok(body) = source.get(object::HOT, Some(0..1)).await {
+                    let _ = body.exactly(1).await;
+                }
+            });
+        }
+    }
+
     /// `--policy auto`.
-    fn choose(&self, manifest: &Manifest) -> Choice {
+    fn choose(&self, manifest: &Manifest, manifest_bytes: u64, is_ranged: bool) -> Choice {
         if let Some(path) = self.cache.find_complete(manifest) {
             return Choice::Complete(path);
         }
-        // A program that reads its own file must find all of it; one that was never recorded would pay a round trip for
-        // nearly every page.
-        let whole_first = manifest.reads_self || manifest.traces == 0;
-        Choice::Policy(if whole_first { Policy::Original } else { Policy::Streamed })
+        let decision = decide(&Shape::of(manifest, manifest_bytes), &self.link());
+        // Without a trace nearly every page would wait for the whole: better not to start before.
+        if !is_ranged && manifest.traces == 0 {
+            return Choice::Decided(Decision { policy: Policy::Original, ..decision });
+        }
+        Choice::Decided(decision)
     }
 
-    fn learn(&self, manifest: &Manifest, stored: &[u8]) {
-        let known = KnownSource { manifest: Digest::of(stored), manifest_len: stored.len() as u64 };
+    fn learn(&self, manifest: &Manifest, stored: &[u8], ranged: bool) {
+        let manifest_len = stored.len() as u64;
+        let known = KnownSource { manifest: Digest::of(stored), manifest_len, ranged };
         self.cache.learn(&self.config.source, &known, &KnownImage::of(manifest));
     }
 
     fn first_stats(&self, manifest: &Manifest, policy: &str) -> Stats {
         Stats {
             policy: policy.to_owned(),
+            chosen: self.config.policy.is_none(),
             program: manifest.name.clone(),
             source: self.config.source.to_string(),
             exec_ms: self.config.started.elapsed().as_secs_f64() * 1e3,
@@ -372,7 +454,7 @@ impl Session<'_> {
         let stats = Stats {
             wire_bytes: wire.bytes,
             requests: wire.requests,
-            rtt_ms: wire.first_byte_min.map(|time| time.as_secs_f64() * 1e3),
+            rtt_ms: wire.round_trip().map(|time| time.as_secs_f64() * 1e3),
             pages_total: manifest.page_count(),
             pages_installed: manifest.page_count(),
             ..self.first_stats(manifest, policy.map_or(CACHED, Policy::name))
@@ -394,7 +476,7 @@ impl Session<'_> {
         &self,
         lazy: &Arc<Lazy>,
         program: &Arc<Program>,
-        stream: Option<ObjectStream>,
+        stream: Option<Box<ObjectStream>>,
         outlets: Outlets,
         guard: Guard,
     ) -> Result<(), Trouble> {
@@ -419,7 +501,9 @@ impl Session<'_> {
         if let Some(stream) = stream {
             // Not before: unpacking would take the processor from the exec. What comes meanwhile lies in the socket, and
             // is unpacked faster than any program touches it.
-            self.runtime.spawn(Arc::clone(lazy).receive_rest(stream));
+            self.runtime.spawn(Arc::clone(lazy).receive_rest(*stream));
+        } else {
+            fill::start(lazy);
         }
         let Outlets { report, listener } = outlets;
         if let Some(pipe) = report {
@@ -473,7 +557,7 @@ fn check_exec_pages(lazy: &Lazy, program: &Program) -> Result<(), Trouble> {
 
 enum Choice {
     Complete(PathBuf),
-    Policy(Policy),
+    Decided(Decision),
 }
 
 /// Waits for the process behind a pidfd.

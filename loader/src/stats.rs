@@ -29,10 +29,19 @@ pub struct Stats {
     pub exec_ms: f64,
     /// Milliseconds from the start of the command to the program's end.
     pub total_ms: f64,
-    /// Bytes per second at which the hot object came in, if it did.
+    /// Bytes per second while something was under way, from its first bytes on.
     pub bandwidth_bps: Option<f64>,
-    /// Smallest time from a request to its answer, milliseconds.
+    /// Shortest time that a connection took to be made, or that an answer took to begin, milliseconds.
     pub rtt_ms: Option<f64>,
+    /// The policy was chosen by the model.
+    #[serde(default)]
+    pub chosen: bool,
+    /// Connections over which the hot object came.
+    #[serde(default)]
+    pub connections: u32,
+    /// Bytes that came in the background, beside what was hot or demanded.
+    #[serde(default)]
+    pub fill_bytes: u64,
     /// The program's exit status, 128+N if signal N ended it.
     pub exit_status: i32,
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use pagein_source::{Body, Retry, Source, SourceError};
+use pagein_source::{Body, First, Retry, Source, SourceError};
+
+use crate::flow::Flow;
 
 /// An object on its way.
 pub(crate) struct ObjectStream {
@@ -20,6 +22,10 @@ pub(crate) struct ObjectStream {
     pub(crate) end: Option<u64>,
     /// The first request asks for this many bytes only.
     first_len: Option<u64>,
+    /// Whether the source knows ranges, as far as the first request told.
+    ranged: Option<bool>,
+    /// Where what the first request does not bring begins, and that.
+    flow: Option<(u64, Flow)>,
 }
 
 impl ObjectStream {
@@ -34,6 +40,8 @@ impl ObjectStream {
             skip: 0,
             end: None,
             first_len: None,
+            ranged: None,
+            flow: None,
         }
     }
 
@@ -53,6 +61,31 @@ impl ObjectStream {
         }
     }
 
+    /// Whether the first request, if it was a limited one, found out that the source knows ranges.
+    pub(crate) fn is_ranged(&self) -> bool {
+        self.ranged == Some(true)
+    }
+
+    /// What is behind the first request comes by this flow, which begins at once.
+    pub(crate) fn go_on_with(&mut self, mut flow: Flow) {
+        let start = flow.asked();
+        flow.ask();
+        self.flow = Some((start, flow));
+    }
+
+    /// Offset behind the last byte that a flow has asked for.
+    pub(crate) fn asked(&self) -> u64 {
+        self.flow.as_ref().map_or(self.position, |(_, flow)| flow.asked())
+    }
+
+    /// A part of an object, by a flow alone.
+    pub(crate) fn of_flow(source: Arc<dyn Source>, object: &'static str, retry: Retry, flow: Flow) -> Self {
+        let mut stream = Self::new(source, object, retry);
+        stream.position = flow.asked();
+        stream.go_on_with(flow);
+        stream
+    }
+
     /// Bytes received so far.
     pub(crate) fn received(&self) -> u64 {
         self.position
@@ -62,6 +95,13 @@ impl ObjectStream {
     pub(crate) async fn take(&mut self, len: usize) -> Result<Vec<u8>, SourceError> {
         self.fill(len).await?;
         let rest = self.buffer.split_off(len);
+        Ok(std::mem::replace(&mut self.buffer, rest))
+    }
+
+    /// The next bytes, at least one and at most `limit`.
+    pub(crate) async fn take_some(&mut self, limit: usize) -> Result<Vec<u8>, SourceError> {
+        self.fill(1).await?;
+        let rest = self.buffer.split_off(limit.min(self.buffer.len()));
         Ok(std::mem::replace(&mut self.buffer, rest))
     }
 
@@ -95,6 +135,14 @@ impl ObjectStream {
 
     async fn more(&mut self) -> Result<(), SourceError> {
         if self.body.is_none() {
+            if let Some((start, flow)) = &mut self.flow
+                && self.position >= *start
+            {
+                let Some(chunk) = flow.next().await? else { return Err(self.truncated()) };
+                self.position += chunk.len() as u64;
+                self.buffer.extend_from_slice(&chunk);
+                return Ok(());
+            }
             self.body = Some(self.open().await?);
         }
         let body = self.body.as_mut().expect("opened above");
@@ -112,9 +160,11 @@ impl ObjectStream {
                 self.body = None;
                 return Ok(());
             }
-            let expected = self.end.unwrap_or(self.position + 1);
-            let place = self.source.describe(self.object);
-            return Err(SourceError::Truncated { place, expected, got: self.position });
+            if self.flow.is_some() {
+                self.body = None;
+                return Ok(());
+            }
+            return Err(self.truncated());
         };
         let skipped = self.skip.min(chunk.len() as u64);
         self.skip -= skipped;
@@ -124,10 +174,17 @@ impl ObjectStream {
         Ok(())
     }
 
+    fn truncated(&self) -> SourceError {
+        let expected = self.end.unwrap_or(self.position + 1);
+        let place = self.source.describe(self.object);
+        SourceError::Truncated { place, expected, got: self.position }
+    }
+
     async fn open(&mut self) -> Result<Body, SourceError> {
         self.skip = 0;
+        let end = self.flow.as_ref().map(|(start, _)| *start).or(self.end);
         if self.position > 0
-            && let Some(end) = self.end
+            && let Some(end) = end
         {
             match self.source.get(self.object, Some(self.position..end)).await {
                 Err(error) if matches!(error.kind(), SourceError::RangeIgnored { .. }) => {}
@@ -136,13 +193,12 @@ impl ObjectStream {
         }
         self.skip = self.position;
         if let Some(len) = self.first_len.filter(|_| self.position == 0) {
-            match self.source.get(self.object, Some(0..len)).await {
-                // No ranges here, or an object that is shorter than that.
-                Err(error) if !error.is_transient() || matches!(error, SourceError::Truncated { .. }) => {
-                    self.first_len = None;
-                }
-                other => return other,
+            let First { body, ranged, .. } = self.source.get_first(self.object, len).await?;
+            self.ranged = Some(ranged);
+            if !ranged {
+                self.first_len = None;
             }
+            return Ok(body);
         }
         self.source.get(self.object, None).await
     }

@@ -9,6 +9,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::thread;
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -24,6 +25,8 @@ use crate::Failure;
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: WaitStatus,
+    /// When that was seen; the report may come later.
+    pub(crate) at: Instant,
     /// What the pager wrote; empty if there was none or it died.
     pub(crate) report: Vec<u8>,
 }
@@ -78,10 +81,11 @@ pub(crate) fn wait_for(front: impl FnOnce(OwnedFd) -> i32) -> Result<Ended, Fail
     let child = child.map_err(|error| Failure::pagein(format!("cannot fork: {error}")))?;
     pass_signals(child, handled);
     let status = wait(child);
+    let at = Instant::now();
     let mut report = Vec::new();
     // An error here means no report, which the caller says.
     let _ = File::from(read).read_to_end(&mut report);
-    Ok(Ended { status, report })
+    Ok(Ended { status, at, report })
 }
 
 /// `si_code` of signals that the kernel sends: here the terminal's, to the whole process group (`sigaction(2)`).

@@ -1,6 +1,6 @@
 //! Which pages travel together, and in which order.
 
-use pagein_image::{PageNo, page_count};
+use pagein_image::{PageNo, page_count, whole_order};
 use pagein_model::{HotPage, hot_order};
 
 use crate::input::Input;
@@ -9,8 +9,10 @@ use crate::input::Input;
 /// longer than it waited for its turn, within these bounds. The first must be there soon; long ones compress better (node's
 /// hot part: 3.7 % less than with 64 pages throughout).
 const FRAME_PAGES: std::ops::RangeInclusive<usize> = 8..=256;
-/// Pages of a frame of the object `whole`: 8 MiB, the window of zstd -19, so that nothing is lost against one stream.
-const WHOLE_FRAME_PAGES: usize = 2048;
+/// Most pages of a frame of the object `whole`: 8 MiB, the window of zstd -19, so that little is lost against one stream. No frame
+/// holds hot pages and others: a background fill begins where the hot ones end. Behind them a frame has a quarter of the pages
+/// between them and it, so that the first are of use soon, and at least 64.
+const WHOLE_FRAME_PAGES: std::ops::RangeInclusive<usize> = 64..=2048;
 
 /// The decisions of a cut, as lists of pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub struct Plan {
     pub cold: Vec<Vec<PageNo>>,
     /// Groups of all pages in file order.
     pub paged: Vec<Vec<PageNo>>,
-    /// All pages, hot first, in long frames.
+    /// All pages, hot first, then by [`whole_order`], in long frames.
     pub whole_frames: Vec<Vec<PageNo>>,
 }
 
@@ -54,7 +56,8 @@ impl Plan {
             is_listed[page.index()] = true;
         }
         let rest: Vec<PageNo> = (0..count).map(PageNo).filter(|page| !is_listed[page.index()]).collect();
-        let whole: Vec<PageNo> = exec.iter().chain(&hot_pages).chain(&rest).copied().collect();
+        let listed: Vec<PageNo> = exec.iter().chain(&hot_pages).copied().collect();
+        let whole = whole_order(&listed, count);
 
         let warm: Vec<PageNo> = warm.iter().map(|page| page.page).collect();
         for page in &warm {
@@ -74,7 +77,7 @@ impl Plan {
             exec_frames: 1,
             cold: [groups(&warm), groups(&untouched)].concat(),
             paged: groups(&all),
-            whole_frames: whole.chunks(WHOLE_FRAME_PAGES).map(<[PageNo]>::to_vec).collect(),
+            whole_frames: whole_frames(&whole, listed.len()),
         }
     }
 }
@@ -90,6 +93,20 @@ fn growing(pages: &[HotPage]) -> Vec<Vec<HotPage>> {
         frame.sort_by_key(|hot| hot.page);
         start += frame.len();
         frames.push(frame);
+    }
+    frames
+}
+
+/// Cuts the pages of the object `whole`, of which the first `hot` are hot.
+fn whole_frames(pages: &[PageNo], hot: usize) -> Vec<Vec<PageNo>> {
+    let (hot, rest) = pages.split_at(hot);
+    let mut frames: Vec<Vec<PageNo>> = hot.chunks(*WHOLE_FRAME_PAGES.end()).map(<[PageNo]>::to_vec).collect();
+    let mut start = 0;
+    while start < rest.len() {
+        let size = (start / 4).clamp(*WHOLE_FRAME_PAGES.start(), *WHOLE_FRAME_PAGES.end());
+        let end = rest.len().min(start + size);
+        frames.push(rest[start..end].to_vec());
+        start = end;
     }
     frames
 }
@@ -139,7 +156,9 @@ mod tests {
             prop_assert_eq!(&sorted([hot.clone(), plan.cold.concat()].concat()), &all);
             prop_assert_eq!(&sorted(plan.whole_frames.concat()), &all);
             prop_assert_eq!(&plan.paged.concat(), &all);
-            prop_assert_eq!(&plan.whole_frames.concat()[..hot.len()], &hot[..]);
+            prop_assert_eq!(&plan.whole_frames.concat(), &whole_order(&hot, all.len() as u32));
+            let ends = plan.whole_frames.iter().scan(0, |end, frame| { *end += frame.len(); Some(*end) });
+            prop_assert!(ends.collect::<Vec<_>>().contains(&hot.len()), "a frame ends with the hot pages");
             prop_assert_eq!(plan.hot_touched.len(), hot.len());
             let exec: Vec<PageNo> = input.program.exec_pages().into_iter().collect();
             prop_assert_eq!(&plan.hot_frames[0], &exec);

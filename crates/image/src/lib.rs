@@ -6,7 +6,7 @@
 //! | object | contents |
 //! |---|---|
 //! | `hot` | the manifest, then frames of the pages that the traces touched, in first-touch order |
-//! | `whole` | the manifest, then long frames of every page: the hot pages first, then the others in file order |
+//! | `whole` | the manifest, then long frames of every page: the hot pages, their neighbours, the others in file order |
 //! | `cold`, `cold.index` | groups of the pages that are not hot, each compressed by itself, and the table that finds them |
 //! | `paged`, `paged.index` | the same for all pages in file order: the `paged` scheme of Lee et al. (1999) |
 //!
@@ -28,7 +28,9 @@ pub use error::ImageError;
 pub use frame::{Frame, MAX_FRAME_PAGES, Unpacked, decode_frame, encode_frame, encode_linked_frame};
 pub use groups::{Group, GroupId, GroupIndex, page_file_name};
 pub use linking::{LinkedPage, LinkedPages, Linking, MAX_ORIGINALS, NotLinked, PageLinks, WORD};
-pub use manifest::{GroupSet, HEADER_LEN, MAX_FILE_SIZE, MAX_MANIFEST_LEN, Manifest, VERSION, check_name};
+pub use manifest::{
+    GroupSet, HEADER_LEN, MAX_FILE_SIZE, MAX_MANIFEST_LEN, Manifest, VERSION, check_name, whole_order,
+};
 pub use page::{FileOffset, PAGE_SIZE, PageNo, page_count};
 
 /// Object names, relative to the image's prefix.

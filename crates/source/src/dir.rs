@@ -16,7 +16,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::{FutureExt, Stream, future::BoxFuture, stream};
 
-use crate::{Body, ByteRange, Meter, Options, Source, SourceError, WireStats, name};
+use crate::{Body, ByteRange, Meter, Options, Source, SourceError, UnderWay, WireStats, name};
 
 /// Bytes per read: some ms of a slow link's worth, and few enough round trips to the blocking pool at memory
 /// speed.
@@ -44,7 +44,14 @@ impl DirSource {
         self.meter.request();
         let start = Instant::now();
         let path = self.root.join(object);
-        let reader = Reader { place, options: self.options.clone(), meter: self.meter.clone(), got: 0 };
+        let under_way = self.meter.response();
+        let reader = Reader {
+            place,
+            options: self.options.clone(),
+            meter: self.meter.clone(),
+            got: 0,
+            _under_way: under_way,
+        };
         let (file, size) = reader.blocking(move || open_file(&path)).await?;
         self.meter.head_after(start.elapsed());
         let range = range.unwrap_or(0..size);
@@ -90,6 +97,8 @@ struct Reader {
     options: Options,
     meter: Arc<Meter>,
     got: u64,
+    /// For the rate.
+    _under_way: UnderWay,
 }
 
 impl Reader {

@@ -14,7 +14,7 @@
 //! | `range.rs` | `Range` and `Content-Range` (RFC 9110, section 14) |
 //! | `retry.rs` | [`fetch`]: small objects, tried again where that can help |
 //! | `error.rs` | every message, in one place |
-//! | `meter.rs` | what travelled |
+//! | `meter.rs`, `rate.rs` | what travelled, and how fast |
 
 mod body;
 mod dir;
@@ -25,6 +25,7 @@ mod meter;
 mod name;
 mod options;
 mod range;
+mod rate;
 mod retry;
 
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub use body::Body;
 pub use error::SourceError;
 pub use futures_util::future::BoxFuture;
 pub use location::{Location, LocationError};
-pub use meter::{Meter, WireStats};
+pub use meter::{Meter, UnderWay, WireStats};
 pub use options::Options;
 pub use range::ContentRange;
 pub use retry::{Retry, fetch};
@@ -54,11 +55,36 @@ pub trait Source: Send + Sync {
         range: Option<ByteRange>,
     ) -> BoxFuture<'a, Result<Body, SourceError>>;
 
+    /// Starts one request for the first `len` bytes of an object that may be shorter, or longer on a server that knows no
+    /// ranges. What comes may be all of it: a body tells by its length. Sources that cannot ask so ask for the range.
+    fn get_first<'a>(&'a self, object: &'a str, len: u64) -> BoxFuture<'a, Result<First, SourceError>> {
+        Box::pin(async move {
+            let ranged = match self.get(object, Some(0..len)).await {
+                Ok(body) => return Ok(First { body, ranged: true, size: None }),
+                Err(SourceError::Truncated { .. }) => true,
+                Err(SourceError::RangeIgnored { .. }) => false,
+                Err(error) => return Err(error),
+            };
+            Ok(First { body: self.get(object, None).await?, ranged, size: None })
+        })
+    }
+
     /// The object's full URL or path, for messages.
     fn describe(&self, object: &str) -> String;
 
     /// What has travelled so far.
     fn wire(&self) -> WireStats;
+}
+
+/// The answer to [`Source::get_first`].
+#[derive(Debug)]
+pub struct First {
+    /// What comes.
+    pub body: Body,
+    /// The source knows ranges; otherwise `body` is the whole object.
+    pub ranged: bool,
+    /// The object's size, if it was told.
+    pub size: Option<u64>,
 }
 
 /// Opens the source that `location` names. No request is made yet; for `http://` it takes about 0.1 ms.

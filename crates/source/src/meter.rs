@@ -1,7 +1,10 @@
 //! Counts what a source transfers; the model's inputs and `--stats` come from here.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::rate::Rate;
 
 /// What has travelled through a source since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,6 +15,17 @@ pub struct WireStats {
     pub bytes: u64,
     /// The smallest time from a request to the head of its response: an upper estimate of the round trip.
     pub first_byte_min: Option<Duration>,
+    /// The smallest time that a connection took to be made, TLS included.
+    pub connect_min: Option<Duration>,
+    /// Bytes per second while something was under way, from its first bytes on.
+    pub bandwidth: Option<u64>,
+}
+
+impl WireStats {
+    /// The round trip, as far as it is known: the shorter of the two times, both of which hold one.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.first_byte_min.into_iter().chain(self.connect_min).min()
+    }
 }
 
 /// The counters behind [`WireStats`]; shared between a source and the bodies it handed out.
@@ -21,6 +35,9 @@ pub struct Meter {
     bytes: AtomicU64,
     /// Nanoseconds; `u64::MAX` until the first response.
     first_byte_min: AtomicU64,
+    /// The same.
+    connect_min: AtomicU64,
+    rate: Mutex<Rate>,
 }
 
 impl Default for Meter {
@@ -29,6 +46,8 @@ impl Default for Meter {
             requests: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             first_byte_min: AtomicU64::new(u64::MAX),
+            connect_min: AtomicU64::new(u64::MAX),
+            rate: Mutex::default(),
         }
     }
 }
@@ -42,22 +61,56 @@ impl Meter {
     /// Counts bytes of a body.
     pub fn received(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Relaxed);
+        self.rate().arrived(Instant::now(), bytes);
+    }
+
+    /// A response begins, and ends when the result is dropped.
+    pub fn response(self: &std::sync::Arc<Self>) -> UnderWay {
+        self.rate().open();
+        UnderWay(std::sync::Arc::clone(self))
+    }
+
+    fn rate(&self) -> MutexGuard<'_, Rate> {
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a connection took this long to be made.
+    pub fn connected_after(&self, time: Duration) {
+        self.connect_min.fetch_min(nanos(time), Relaxed);
     }
 
     /// Notes that a response's head came this long after its request.
     pub fn head_after(&self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.first_byte_min.fetch_min(nanos, Relaxed);
+        self.first_byte_min.fetch_min(nanos(time), Relaxed);
     }
 
-    /// The counts now. The three are read one after another: exact once nothing is in flight.
+    /// The counts now. They are read one after another: exact once nothing is in flight.
     pub fn stats(&self) -> WireStats {
-        let nanos = self.first_byte_min.load(Relaxed);
+        let time = |nanos: &AtomicU64| match nanos.load(Relaxed) {
+            u64::MAX => None,
+            nanos => Some(Duration::from_nanos(nanos)),
+        };
         WireStats {
             requests: self.requests.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
-            first_byte_min: (nanos != u64::MAX).then(|| Duration::from_nanos(nanos)),
+            first_byte_min: time(&self.first_byte_min),
+            connect_min: time(&self.connect_min),
+            bandwidth: self.rate().estimate().map(|rate| rate as u64),
         }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A response under way.
+#[derive(Debug)]
+pub struct UnderWay(std::sync::Arc<Meter>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.rate().close();
     }
 }
 
@@ -74,7 +127,15 @@ mod tests {
             meter.head_after(Duration::from_millis(millis));
             meter.received(5);
         }
-        let expected = WireStats { requests: 3, bytes: 15, first_byte_min: Some(Duration::from_millis(20)) };
+        let first_byte_min = Some(Duration::from_millis(20));
+        let expected = WireStats { requests: 3, bytes: 15, first_byte_min, ..WireStats::default() };
         assert_eq!(meter.stats(), expected);
+        assert_eq!(meter.stats().round_trip(), Some(Duration::from_millis(20)));
+        meter.connected_after(Duration::from_millis(9));
+        assert_eq!(
+            meter.stats().round_trip(),
+            Some(Duration::from_millis(9)),
+            "a connection is one round trip"
+        );
     }
 }

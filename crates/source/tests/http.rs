@@ -248,3 +248,29 @@ async fn a_hostile_name_is_never_asked_for() {
     assert!(matches!(error, SourceError::BadName { .. }), "{error:?}");
     assert!(server.seen.lock().unwrap().is_empty());
 }
+
+/// One request, whatever the server makes of the range.
+#[tokio::test]
+async fn the_first_bytes_of_longer_and_shorter_objects_and_without_ranges() {
+    let cases = [
+        (simple("206 Partial Content", "\nContent-Range: bytes 0-3/9", b"abcd"), "abcd", true, Some(9)),
+        (simple("206 Partial Content", "\nContent-Range: bytes 0-1/2", b"ab"), "ab", true, Some(2)),
+        (simple("200 OK", "", b"abcdefghi"), "abcdefghi", false, Some(9)),
+    ];
+    for (reply, bytes, ranged, size) in cases {
+        let server = server(vec![reply]).await;
+        let source = source_at(&server.base);
+        let first = source.get_first("hot", 4).await.unwrap();
+        assert_eq!((first.ranged, first.size), (ranged, size));
+        assert_eq!(first.body.exactly(bytes.len() as u64).await.unwrap(), bytes.as_bytes());
+        assert_eq!(server.seen.lock().unwrap().len(), 1);
+        assert!(
+            source.wire().connect_min.is_some() && source.wire().round_trip() <= source.wire().connect_min
+        );
+    }
+    for (status, headers) in [("404 Not Found", ""), ("206 Partial Content", "\nContent-Range: bytes 5-6/9")]
+    {
+        let server = server(vec![simple(status, headers, b"ab")]).await;
+        source_at(&server.base).get_first("hot", 4).await.unwrap_err();
+    }
+}

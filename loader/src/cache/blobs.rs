@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -25,6 +26,8 @@ const QUEUE: usize = 256;
 pub(crate) struct Blobs {
     root: PathBuf,
     writer: Mutex<Option<Writer>>,
+    /// Bytes written so far.
+    written: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -36,7 +39,7 @@ struct Writer {
 impl Cache {
     /// The blobs in this cache. Nothing is written before something is kept.
     pub(crate) fn blobs(&self) -> Blobs {
-        Blobs { root: self.root.join("blobs"), writer: Mutex::new(None) }
+        Blobs { root: self.root.join("blobs"), writer: Mutex::new(None), written: AtomicU64::new(0) }
     }
 }
 
@@ -75,11 +78,14 @@ impl Blobs {
         }
     }
 
-    /// Waits until all is written; the number of bytes that are new.
+    /// Waits until all is written; the number of bytes that this run has added.
     pub(crate) fn finish(&self) -> u64 {
-        let Some(writer) = lock(&self.writer).take() else { return 0 };
-        drop(writer.queue);
-        writer.thread.join().unwrap_or(0)
+        let mut writer = lock(&self.writer);
+        if let Some(writer) = writer.take() {
+            drop(writer.queue);
+            self.written.fetch_add(writer.thread.join().unwrap_or(0), Ordering::Relaxed);
+        }
+        self.written.load(Ordering::Relaxed)
     }
 }
 

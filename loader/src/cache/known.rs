@@ -31,6 +31,8 @@ pub(crate) struct KnownSource {
     pub(crate) manifest: Digest,
     /// Bytes of the stored manifest.
     pub(crate) manifest_len: u64,
+    /// Whether it knows ranges.
+    pub(crate) ranged: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -44,6 +46,7 @@ struct ImageRecord {
 struct SourceRecord {
     manifest: String,
     manifest_len: u64,
+    ranged: bool,
 }
 
 impl Cache {
@@ -54,7 +57,11 @@ impl Cache {
             file_size: image.file_size,
             file_digest: image.file_digest.to_string(),
         };
-        let record = SourceRecord { manifest: known.manifest.to_string(), manifest_len: known.manifest_len };
+        let record = SourceRecord {
+            manifest: known.manifest.to_string(),
+            manifest_len: known.manifest_len,
+            ranged: known.ranged,
+        };
         put(&self.image_path(known.manifest), &image);
         put(&self.source_path(source), &record);
     }
@@ -80,7 +87,8 @@ impl Cache {
             return None;
         }
         let record: SourceRecord = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
-        Some(KnownSource { manifest: record.manifest.parse().ok()?, manifest_len: record.manifest_len })
+        let manifest = record.manifest.parse().ok()?;
+        Some(KnownSource { manifest, manifest_len: record.manifest_len, ranged: record.ranged })
     }
 
     fn image_path(&self, digest: Digest) -> PathBuf {
@@ -117,7 +125,7 @@ mod tests {
         let image = KnownImage { name: "tool".into(), file_size: 7, file_digest: Digest::of(b"file") };
         let hour = Duration::from_secs(3600);
         assert_eq!(cache.known_source(&source, hour), None);
-        let known = KnownSource { manifest: digest, manifest_len: 99 };
+        let known = KnownSource { manifest: digest, manifest_len: 99, ranged: true };
         cache.learn(&source, &known, &image);
         assert_eq!(cache.known_source(&source, hour), Some(known));
         assert_eq!(cache.known_image(digest), Some(image));

@@ -12,18 +12,20 @@ use std::sync::{Arc, OnceLock};
 use reqwest::{Client, Url};
 use rustls::{ClientConfig, RootCertStore};
 
+use super::connect::TimeConnects;
 use super::roots::LazyRoots;
-use crate::Options;
+use crate::{Meter, Options};
 
 pub(super) struct Clients {
     options: Options,
+    meter: Arc<Meter>,
     plain: OnceLock<Client>,
     tls: OnceLock<Client>,
 }
 
 impl Clients {
-    pub(super) fn new(options: Options) -> Self {
-        Self { options, plain: OnceLock::new(), tls: OnceLock::new() }
+    pub(super) fn new(options: Options, meter: Arc<Meter>) -> Self {
+        Self { options, meter, plain: OnceLock::new(), tls: OnceLock::new() }
     }
 
     /// The client for this URL's scheme.
@@ -33,7 +35,7 @@ impl Clients {
         if let Some(client) = cell.get() {
             return Ok(client);
         }
-        let client = build(&self.options, tls)?;
+        let client = build(&self.options, &self.meter, tls)?;
         Ok(cell.get_or_init(|| client))
     }
 }
@@ -45,11 +47,12 @@ fn proxy_has_tls() -> bool {
         .any(|name| std::env::var(name).is_ok_and(|value| value.to_ascii_lowercase().starts_with("https:")))
 }
 
-fn build(options: &Options, tls: bool) -> Result<Client, reqwest::Error> {
+fn build(options: &Options, meter: &Arc<Meter>, tls: bool) -> Result<Client, reqwest::Error> {
     let mut builder = Client::builder()
         .user_agent(concat!("pagein/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(options.connect.min(options.stall))
         .tcp_nodelay(true)
+        .connector_layer(TimeConnects(Arc::clone(meter)))
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .tls_backend_preconfigured(tls_config(tls));
@@ -89,7 +92,7 @@ mod tests {
             let times: Vec<Duration> = (0..20)
                 .map(|_| {
                     let start = Instant::now();
-                    let clients = Clients::new(Options::default());
+                    let clients = Clients::new(Options::default(), Arc::default());
                     clients.for_url(&url).unwrap();
                     start.elapsed()
                 })

@@ -1,6 +1,7 @@
 //! Objects on a web server, by GET with `Range` (RFC 9110).
 
 mod client;
+mod connect;
 mod failure;
 mod roots;
 
@@ -13,7 +14,8 @@ use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, LOCATION, RANGE};
 use reqwest::{Response, StatusCode, Url};
 
 use crate::{
-    Body, ByteRange, ContentRange, Location, Meter, Options, Source, SourceError, WireStats, name, range,
+    Body, ByteRange, ContentRange, First, Location, Meter, Options, Source, SourceError, WireStats, name,
+    range,
 };
 use client::Clients;
 
@@ -30,7 +32,8 @@ pub(crate) struct HttpSource {
 impl HttpSource {
     pub(crate) fn new(location: Location, options: Options) -> Result<Self, SourceError> {
         let stall = options.stall;
-        let source = Self { clients: Clients::new(options), stall, meter: Arc::default(), location };
+        let meter = Arc::default();
+        let source = Self { clients: Clients::new(options, Arc::clone(&meter)), stall, meter, location };
         if let Some(url) = source.location.url("") {
             source.clients.for_url(&url).map_err(|error| source.setup("", &error))?;
         }
@@ -56,6 +59,44 @@ impl HttpSource {
         let len = check_head(&place, &response, range.as_ref())?;
         let chunks = chunks(place.clone(), response, self.stall, self.meter.clone());
         Ok(Body::new(place, len, chunks))
+    }
+
+    async fn request_first(&self, object: &str, len: u64) -> Result<First, SourceError> {
+        let place = self.describe(object);
+        if let Some(reason) = name::fault(object) {
+            return Err(SourceError::BadName { place, reason });
+        }
+        let Some(url) = self.location.url(object) else {
+            return Err(SourceError::Setup { place, reason: "not a URL".to_owned() });
+        };
+        let response = self.follow(object, url, Some(&(0..len))).await?;
+        let (announced, size) = match response.status() {
+            StatusCode::OK => (response.content_length(), response.content_length()),
+            StatusCode::PARTIAL_CONTENT => {
+                let sent = response.headers().get(CONTENT_RANGE).map(reqwest::header::HeaderValue::as_bytes);
+                let sent = String::from_utf8_lossy(sent.unwrap_or_default()).into_owned();
+                match ContentRange::parse(&sent) {
+                    Some(ContentRange { range, total }) if range.start == 0 && range.end <= len => {
+                        (Some(range.end), total)
+                    }
+                    _ => {
+                        return Err(SourceError::WrongRange {
+                            place,
+                            asked: 0..len,
+                            sent: format!("{sent:?}"),
+                        });
+                    }
+                }
+            }
+            // Not even the head is what was asked for: the usual words for it.
+            _ => {
+                check_head(&place, &response, Some(&(0..len)))?;
+                (None, None)
+            }
+        };
+        let ranged = response.status() == StatusCode::PARTIAL_CONTENT || size.is_some_and(|size| size <= len);
+        let chunks = chunks(place.clone(), response, self.stall, self.meter.clone());
+        Ok(First { body: Body::new(place, announced, chunks), ranged, size })
     }
 
     /// Sends the request, following redirects here and not in the client, since they may lead from the client
@@ -113,6 +154,10 @@ impl Source for HttpSource {
         range: Option<ByteRange>,
     ) -> BoxFuture<'a, Result<Body, SourceError>> {
         self.request(object, range).boxed()
+    }
+
+    fn get_first<'a>(&'a self, object: &'a str, len: u64) -> BoxFuture<'a, Result<First, SourceError>> {
+        self.request_first(object, len).boxed()
     }
 
     fn describe(&self, object: &str) -> String {
@@ -184,14 +229,15 @@ fn chunks(
     meter: Arc<Meter>,
 ) -> impl Stream<Item = Result<Bytes, SourceError>> + Send + 'static {
     let expected = response.content_length();
-    stream::try_unfold((response, 0u64), move |(mut response, got)| {
+    let under_way = meter.response();
+    stream::try_unfold((response, 0u64, under_way), move |(mut response, got, under_way)| {
         let (place, meter) = (place.clone(), meter.clone());
         async move {
             match tokio::time::timeout(stall, response.chunk()).await {
                 Ok(Ok(Some(bytes))) => {
                     meter.received(bytes.len() as u64);
                     let got = got + bytes.len() as u64;
-                    Ok(Some((bytes, (response, got))))
+                    Ok(Some((bytes, (response, got, under_way))))
                 }
                 Ok(Ok(None)) => Ok(None),
                 Ok(Err(error)) => Err(failure::of_body(place, &error, expected, got)),

@@ -1,0 +1,458 @@
+//! The rest of the program, in the background: the frames of `whole` behind the hot ones, in long and well compressed form, so that
+//! a job that nobody recorded is bounded by the download of the whole, and a later start needs no network.
+//!
+//! It must not keep anything that is needed now waiting. It asks for a bandwidth-delay product at a time; on links that this
+//! would still block for longer than a round trip, only when nothing has been demanded for a while; its thread yields the
+//! processor. It begins when something cold was demanded, which says that this is another job than the recorded ones, or when
+//! the program has been running for a while.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use pagein_image::{Manifest, PAGE_SIZE, PageNo, Unpacked, object};
+use pagein_model::{Link, UNKNOWN_LINK};
+use pagein_source::WireStats;
+use tokio::sync::Notify;
+
+use crate::cache::Cache;
+use crate::eager;
+use crate::flow::{Flow, Pace};
+use crate::lazy::{Lazy, runs};
+use crate::links;
+use crate::processes::lock;
+use crate::publish::Unnamed;
+use crate::stream::ObjectStream;
+use crate::trouble::Trouble;
+
+/// Without a sign that more is needed the fill begins so long after the hot stream has ended: starting is over then, and what the
+/// program does with both processors is not disturbed.
+const BEGIN_AFTER: Duration = Duration::from_millis(500);
+/// Nice value of its thread (`setpriority(2)`): the program comes first, but whoever waits for the fill gets it.
+const NICE: i32 = 10;
+/// Most bytes of pages that are held for the complete file before the fill begins.
+const HELD_MAX: usize = 256 << 20;
+/// Fewer bytes than these tell too little of a link to be remembered.
+const REMEMBERED_BYTES: u64 = 128 << 10;
+/// In [`Plan::frame_of`]: a page that the fill does not bring.
+const NONE: u32 = u32::MAX;
+
+/// What `--policy auto` has besides the stream.
+pub(crate) struct Fill {
+    cache: Cache,
+    /// The source knows ranges; otherwise `whole` comes in one response, and every page that is not hot waits for it.
+    ranged: bool,
+    /// The host, if there is one, and what an earlier run found out about the way to it.
+    host: Option<String>,
+    remembered: Option<Link>,
+    keeper: Keeper,
+    demands: Mutex<Demands>,
+    /// Something cold was demanded.
+    evidence: Notify,
+    running: AtomicBool,
+    /// Offset in `whole` up to which the fill has received.
+    received: AtomicU64,
+    bytes: AtomicU64,
+    connections: AtomicU32,
+    plan: OnceLock<Plan>,
+}
+
+/// The frames that are to come.
+struct Plan {
+    frames: Vec<Coming>,
+    /// For each page its frame in that list.
+    frame_of: Vec<u32>,
+}
+
+struct Coming {
+    /// Position in the manifest's list.
+    number: usize,
+    pages: Vec<PageNo>,
+    /// Those of its pages that can be installed as they come.
+    usable: Vec<PageNo>,
+    /// Offset in `whole` behind it.
+    end: u64,
+}
+
+/// Requests that somebody waits for.
+#[derive(Default)]
+struct Demands {
+    waiting: u32,
+    since: Option<Instant>,
+    /// When the last one ended.
+    ended: Option<Instant>,
+    /// Time during which there was at least one.
+    spent: Duration,
+}
+
+impl Fill {
+    /// For images from `source`; `ranged` says whether that knows ranges.
+    pub(crate) fn new(cache: &Cache, source: &str, ranged: bool) -> Self {
+        let host = links::host(source).map(str::to_owned);
+        Self {
+            cache: cache.clone(),
+            ranged,
+            remembered: host.as_deref().and_then(|host| links::recall(cache.root(), host)),
+            host,
+            keeper: Keeper(Mutex::new(Keeping::Held(Vec::new(), 0))),
+            demands: Mutex::default(),
+            evidence: Notify::new(),
+            running: AtomicBool::new(false),
+            received: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            connections: AtomicU32::new(1),
+            plan: OnceLock::new(),
+        }
+    }
+
+    /// Notes over how many connections the hot object comes, for the stats.
+    pub(crate) fn set_connections(&self, connections: u32) {
+        self.connections.store(connections, Ordering::Relaxed);
+    }
+
+    pub(crate) fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Whether demands may ask for more than one group.
+    pub(crate) fn is_ranged(&self) -> bool {
+        self.ranged
+    }
+
+    pub(crate) fn remembered(&self) -> Option<Link> {
+        self.remembered
+    }
+
+    /// Notes what was found out about the link, for the next run.
+    pub(crate) fn remember(&self, wire: &WireStats) {
+        let enough = wire.bytes >= REMEMBERED_BYTES;
+        if let (Some(host), Some(bandwidth), Some(round_trip), true) =
+            (&self.host, wire.bandwidth, wire.round_trip(), enough)
+        {
+            links::remember(self.cache.root(), host, &Link { bandwidth: bandwidth as f64, round_trip });
+        }
+    }
+
+    /// Stored bytes that the fill brought.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Somebody waits for a page that is not hot.
+    pub(crate) fn cold_fault(&self) {
+        self.evidence.notify_one();
+    }
+
+    /// A request that somebody waits for begins; it ends when the result is dropped.
+    pub(crate) fn demand(&self) -> Demand<'_> {
+        let mut demands = lock(&self.demands);
+        demands.waiting += 1;
+        demands.since.get_or_insert_with(Instant::now);
+        Demand(self)
+    }
+
+    /// Bytes of the fill in front of a page; `None` if the fill does not bring it.
+    pub(crate) fn bytes_ahead(&self, page: PageNo) -> Option<u64> {
+        let plan = self.plan.get().filter(|_| self.ranged)?;
+        let frame = plan.frames.get(plan.frame_of[page.index()] as usize)?;
+        Some(frame.end.saturating_sub(self.received.load(Ordering::Relaxed)))
+    }
+
+    /// Whether a piece may be asked for now. `quiet` is how long nothing must have been demanded.
+    ///
+    /// When demands have taken as long as the rest takes at the link's rate, nothing is held back any more: then the whole
+    /// would have been the better choice, and from there on it takes no longer than that (the rule of who rents skis).
+    fn may_ask(&self, quiet: Duration, rest: Duration) -> bool {
+        let demands = lock(&self.demands);
+        let calm = demands.waiting == 0 && demands.ended.is_none_or(|ended| ended.elapsed() >= quiet);
+        quiet.is_zero() || calm || demands.spent >= rest
+    }
+
+    /// Keeps pages of the program file for the complete file. Their bytes must be the file's own.
+    pub(crate) fn keep(&self, pages: &[PageNo], raw: Vec<u8>) {
+        self.keeper.keep(pages, raw);
+    }
+}
+
+/// A request that somebody waits for.
+pub(crate) struct Demand<'a>(&'a Fill);
+
+impl Drop for Demand<'_> {
+    fn drop(&mut self) {
+        let mut demands = lock(&self.0.demands);
+        demands.waiting -= 1;
+        if demands.waiting == 0 {
+            let now = Instant::now();
+            let since = demands.since.take().unwrap_or(now);
+            demands.spent += now.saturating_duration_since(since);
+            demands.ended = Some(now);
+        }
+    }
+}
+
+/// Begins the fill on a thread of its own, once; nothing happens without `--policy auto`. To be called when the hot stream has
+/// ended.
+pub(crate) fn start(lazy: &Arc<Lazy>) {
+    let Some(fill) = &lazy.fill else { return };
+    if fill.running.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    let plan = plan(lazy);
+    if plan.frames.is_empty() {
+        return;
+    }
+    if !fill.ranged {
+        // There is no other way to these pages.
+        let mut table = lock(&lazy.table);
+        plan.frames.iter().for_each(|frame| table.expect(&frame.usable));
+    }
+    let _ = fill.plan.set(plan);
+    let lazy = Arc::clone(lazy);
+    // Without a thread there is no fill: pages still come on demand.
+    let _ = std::thread::Builder::new().name("pagein-fill".into()).spawn(move || {
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+        lazy.runtime.clone().block_on(run(&lazy));
+    });
+}
+
+fn plan(lazy: &Lazy) -> Plan {
+    let manifest = &lazy.remote.manifest;
+    let pages = manifest.whole_pages();
+    let mut frame_of = vec![NONE; pages.len()];
+    let (mut frames, mut first, mut end) = (Vec::new(), 0, lazy.remote.frame_offsets[0]);
+    for (number, frame) in manifest.whole_frames.iter().enumerate() {
+        let here = &pages[first..first + frame.pages as usize];
+        first += frame.pages as usize;
+        end += u64::from(frame.stored_len);
+        // Frames that hold hot pages besides are the work of other writers: their pages come twice.
+        if first <= manifest.hot_pages.len() {
+            continue;
+        }
+        let usable: Vec<PageNo> = here.iter().copied().filter(|page| !lazy.is_linked(*page)).collect();
+        for page in &usable {
+            frame_of[page.index()] = frames.len() as u32;
+        }
+        frames.push(Coming { number, pages: here.to_vec(), usable, end });
+    }
+    Plan { frames, frame_of }
+}
+
+async fn run(lazy: &Arc<Lazy>) {
+    let Some((fill, plan)) = lazy.fill.as_ref().and_then(|fill| Some((fill, fill.plan.get()?))) else {
+        return;
+    };
+    tokio::select! {
+        () = fill.evidence.notified() => {}
+        () = tokio::time::sleep(BEGIN_AFTER) => {}
+    }
+    fill.keeper.open(&fill.cache.complete_path(&lazy.remote.manifest));
+    // The reason does not matter yet: what is waited for is requested again, and that fails with a reason.
+    let received = receive(lazy, fill, plan).await;
+    if received.is_ok() {
+        // A full disk, say, is not the program's problem: the next run fetches again, and what is still missing here comes on
+        // demand.
+        let complete = fill.keeper.publish(&fill.cache, &lazy.remote.manifest);
+        if let Ok(Some(file)) = complete {
+            let _ = lazy.link_rest(&file);
+        }
+    }
+    let waited = lock(&lazy.table).stream_ended();
+    for page in waited {
+        lazy.demand(page);
+    }
+}
+
+async fn receive(lazy: &Arc<Lazy>, fill: &Fill, plan: &Plan) -> Result<(), Trouble> {
+    let remote = &lazy.remote;
+    let stored_len = |frame: &Coming| u64::from(remote.manifest.whole_frames[frame.number].stored_len);
+    let (Some(first), Some(last)) = (plan.frames.first(), plan.frames.last()) else { return Ok(()) };
+    let (start, end) = (first.end - stored_len(first), last.end);
+    fill.received.store(start, Ordering::Relaxed);
+    let source = || Arc::clone(&remote.source);
+    let mut stream = if fill.ranged {
+        let paced = Arc::clone(lazy);
+        let pacing = Box::new(move |_| {
+            let fill = paced.fill.as_ref()?;
+            let link = paced.link().unwrap_or(UNKNOWN_LINK);
+            let pace = pagein_model::fill(&link);
+            let rest = link.transfer_time(end.saturating_sub(fill.received.load(Ordering::Relaxed)));
+            let pace_now = Pace { piece: pace.piece, ahead: link.product() as u64, lanes: 2 };
+            fill.may_ask(pace.quiet, rest).then_some(pace_now)
+        });
+        let flow = Flow::new(source(), object::WHOLE, start..end, remote.retry.clone(), pacing);
+        ObjectStream::of_flow(source(), object::WHOLE, remote.retry.clone(), flow)
+    } else {
+        let mut stream = ObjectStream::new(source(), object::WHOLE, remote.retry.clone());
+        stream.end = Some(end);
+        skip(&mut stream, start).await?;
+        stream
+    };
+    let mut expected = 0;
+    for frame in &plan.frames {
+        let len = stored_len(frame);
+        let mut stored = Vec::with_capacity(len as usize);
+        while (stored.len() as u64) < len {
+            // What has been asked for comes without further ado: who needs it now had better wait for it.
+            while fill.ranged && expected < plan.frames.len() && plan.frames[expected].end <= stream.asked() {
+                lock(&lazy.table).expect(&plan.frames[expected].usable);
+                expected += 1;
+            }
+            let more = stream.take_some(len as usize - stored.len()).await?;
+            fill.bytes.fetch_add(more.len() as u64, Ordering::Relaxed);
+            fill.received.fetch_add(more.len() as u64, Ordering::Relaxed);
+            stored.extend_from_slice(&more);
+        }
+        install(lazy, fill, frame, &stored)?;
+    }
+    Ok(())
+}
+
+/// Drops the first `len` bytes of an object that cannot be had without them.
+async fn skip(stream: &mut ObjectStream, len: u64) -> Result<(), Trouble> {
+    let mut left = len as usize;
+    while left > 0 {
+        left -= stream.take_some(left).await?.len();
+    }
+    Ok(())
+}
+
+/// Puts one frame of `whole` where its pages belong. The only place where pages come from `whole` into a running program.
+fn install(lazy: &Lazy, fill: &Fill, frame: &Coming, stored: &[u8]) -> Result<(), Trouble> {
+    let described = &lazy.remote.manifest.whole_frames[frame.number];
+    let raw = described.decode(stored, &format!("frame {}", frame.number)).map_err(|error| {
+        let object = lazy.remote.source.describe(object::WHOLE);
+        Trouble::Image { object, error }
+    })?;
+    // Pages that are to be relocated come without what is needed for it: they are passed over.
+    lazy.install(&frame.pages, Unpacked { bytes: raw.clone(), links: Vec::new() })?;
+    fill.keep(&frame.pages, raw);
+    Ok(())
+}
+
+/// Puts the complete file together, next to the running program.
+struct Keeper(Mutex<Keeping>);
+
+enum Keeping {
+    /// Before the fill begins: nothing is written while the program starts. The number of bytes.
+    Held(Vec<(Vec<PageNo>, Vec<u8>)>, usize),
+    /// The file has no name yet: nothing is left of it if this process ends.
+    File(Unnamed),
+    /// There will be none: too much to hold, no room, or it is done.
+    Off,
+}
+
+impl Keeper {
+    fn keep(&self, pages: &[PageNo], raw: Vec<u8>) {
+        let mut keeping = lock(&self.0);
+        let goes_on = match &mut *keeping {
+            Keeping::Held(held, bytes) => {
+                *bytes += raw.len();
+                held.push((pages.to_vec(), raw));
+                *bytes <= HELD_MAX
+            }
+            Keeping::File(file) => write(file, pages, &raw).is_ok(),
+            Keeping::Off => true,
+        };
+        if !goes_on {
+            *keeping = Keeping::Off;
+        }
+    }
+
+    /// From now on into a file beside `path`.
+    fn open(&self, path: &Path) {
+        let mut keeping = lock(&self.0);
+        let Keeping::Held(held, _) = std::mem::replace(&mut *keeping, Keeping::Off) else { return };
+        let Some(directory) = path.parent() else { return };
+        let Ok(file) = Unnamed::new(directory) else { return };
+        if held.iter().all(|(pages, raw)| write(&file, pages, raw).is_ok()) {
+            *keeping = Keeping::File(file);
+        }
+    }
+
+    /// Gives the file its name, if there is one.
+    fn publish(&self, cache: &Cache, manifest: &Manifest) -> Result<Option<PathBuf>, Trouble> {
+        let keeping = std::mem::replace(&mut *lock(&self.0), Keeping::Off);
+        let Keeping::File(file) = keeping else { return Ok(None) };
+        eager::publish_complete(file, manifest, cache, "the program put together").map(Some)
+    }
+}
+
+fn write(file: &Unnamed, pages: &[PageNo], raw: &[u8]) -> std::io::Result<()> {
+    use std::os::unix::fs::FileExt as _;
+    runs(pages, |_| false).into_iter().try_for_each(|(first, count)| {
+        let bytes = &raw[first * PAGE_SIZE..(first + count) * PAGE_SIZE];
+        file.file().write_all_at(bytes, pages[first].offset().0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing is written to it.
+    fn cache() -> Cache {
+        Cache::open(tempfile::tempdir().unwrap().path()).unwrap()
+    }
+
+    fn fill() -> Fill {
+        Fill::new(&cache(), "http://host/image", true)
+    }
+
+    #[test]
+    fn a_slow_link_is_left_to_demands_and_a_fast_one_is_not() {
+        let fill = fill();
+        let (quiet, rest) = (Duration::from_secs(100), Duration::from_secs(1000));
+        assert!(fill.may_ask(quiet, rest), "nothing was demanded yet");
+        let demand = fill.demand();
+        assert!(!fill.may_ask(quiet, rest));
+        assert!(fill.may_ask(Duration::ZERO, rest), "a piece delays nobody beyond a round trip");
+        drop(demand);
+        assert!(!fill.may_ask(quiet, rest), "just now");
+        assert!(fill.may_ask(Duration::from_nanos(1), rest));
+    }
+
+    #[test]
+    fn demands_that_took_as_long_as_the_rest_lose_their_privilege() {
+        let fill = fill();
+        drop(fill.demand());
+        lock(&fill.demands).spent = Duration::from_secs(7);
+        let _demand = fill.demand();
+        assert!(fill.may_ask(Duration::from_secs(100), Duration::from_secs(7)));
+        assert!(!fill.may_ask(Duration::from_secs(100), Duration::from_secs(8)));
+    }
+
+    #[test]
+    fn overlapping_demands_count_their_time_once() {
+        let fill = fill();
+        let (first, second) = (fill.demand(), fill.demand());
+        drop(first);
+        assert_eq!(lock(&fill.demands).spent, Duration::ZERO);
+        drop(second);
+        let demands = lock(&fill.demands);
+        assert!(demands.spent > Duration::ZERO && demands.waiting == 0 && demands.since.is_none());
+    }
+
+    #[test]
+    fn pages_are_kept_before_and_after_there_is_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let keeper = Keeper(Mutex::new(Keeping::Held(Vec::new(), 0)));
+        keeper.keep(&[PageNo(2), PageNo(0)], [[2; PAGE_SIZE], [0; PAGE_SIZE]].concat());
+        keeper.open(&directory.path().join("exe/name"));
+        keeper.keep(&[PageNo(1)], vec![1; PAGE_SIZE]);
+        let keeping = lock(&keeper.0);
+        let Keeping::File(file) = &*keeping else { panic!("a file was opened") };
+        let mut found = vec![9; 3 * PAGE_SIZE];
+        std::os::unix::fs::FileExt::read_exact_at(file.file(), &mut found, 0).unwrap();
+        assert_eq!(found, [[0; PAGE_SIZE], [1; PAGE_SIZE], [2; PAGE_SIZE]].concat());
+        assert_eq!(std::fs::read_dir(directory.path().join("exe")).unwrap().count(), 0, "it has no name");
+    }
+
+    #[test]
+    fn where_no_file_can_be_nothing_is_kept_and_nothing_fails() {
+        let keeper = Keeper(Mutex::new(Keeping::Held(Vec::new(), 0)));
+        keeper.open(Path::new("/proc/no/such/place"));
+        keeper.keep(&[PageNo(1)], vec![1; PAGE_SIZE]);
+        assert!(matches!(*lock(&keeper.0), Keeping::Off));
+    }
+}
