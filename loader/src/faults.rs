@@ -122,6 +122,7 @@ impl<'a> FaultLoop<'a> {
             let nobody_waits = self.processes.all().is_empty() || self.pager.is_complete();
             if nobody_waits {
                 lock(&self.guard).dismiss();
+                self.processes.clear();
                 if program_runs {
                     self.await_program();
                 }
