@@ -1,11 +1,12 @@
 //! Page-in linking: what a program finds in its relocated words is what the dynamic linker would have put there, in every
 //! process and thread, however and whenever its pages come.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use nix::sys::signal::{Signal, kill};
 use pagein_testkit::{Finished, have, run, skip};
+use pagein_tests::broken::{Bench, Live, copy_image};
 use pagein_tests::image::trace;
 use pagein_tests::real::{
     DEADLINE, POLICIES, compile, image, pagein, pagein_run, same_as_local, scratch, succeed,
@@ -169,6 +170,80 @@ fn rust() {
     assert_eq!(same_as_local(program, &url, &["inspect", "/nowhere"], nothing).code(), 127);
 }
 
+/// Other linkers than the system's own leave zeros where that leaves addends, or sort their tables otherwise.
+#[test]
+fn programs_of_other_linkers() {
+    for linker in ["gold", "lld", "mold"] {
+        if !have(&[&format!("ld.{linker}")]) {
+            skip(&format!("ld.{linker} is not installed"));
+            continue;
+        }
+        let Some(program) = tables(&[&format!("-fuse-ld={linker}")]) else { return };
+        let url = image(&program, &["little"]);
+        assert!(inspect(&url)["page_in_linking"]["relocations"].as_u64().unwrap() > 40_000, "{linker}");
+        assert_eq!(same_as_local(&program, &url, &[], nothing).code(), 7, "{linker}");
+    }
+}
+
+/// A Go program relocates nothing itself, and has its own idea of how memory is laid out.
+#[test]
+fn position_independent_go() {
+    if !have(&["go"]) {
+        return skip("go is not installed");
+    }
+    let source = scratch().join("hello.go");
+    let text = "package main\nimport \"fmt\"\nvar p = map[string]fmt.Stringer{}\nfunc main() { fmt.Println(\"go\", p) }\n";
+    std::fs::write(&source, text).unwrap();
+    let program = scratch().join("hello-go");
+    let mut build = Command::new("go");
+    build.args(["build", "-buildmode=pie", "-o"]).arg(&program).arg(&source);
+    build.env("GOCACHE", scratch().join("go-cache")).env("GOFLAGS", "-mod=mod").env("CGO_ENABLED", "0");
+    succeed(&mut build);
+    let url = image(&program, &[]);
+    assert_eq!(inspect(&url)["page_in_linking"]["on"], true);
+    assert_eq!(same_as_local(&program, &url, &[], nothing).stdout(), "go map[]\n");
+}
+
+/// The tables in a process that waits, with nearly all of their pages missing, under `paged` from a copy of the image.
+fn waiting(bench: &Bench) -> Option<(Live, PathBuf)> {
+    let program = tables(&[])?;
+    let copy = bench.path("image");
+    copy_image(
+        &cut(&program, &format!("waiting-{}", bench.path("").display()).replace('/', "-"), &[1, 2, 3], &[]),
+        &copy,
+    );
+    let mut live =
+        Live::start(&mut bench.pagein(["run", "--policy=paged", copy.to_str().unwrap(), "--", "wait"]));
+    assert_eq!(live.hear(), "ready");
+    Some((live, copy))
+}
+
+#[test]
+fn pages_that_come_late_are_right() {
+    let bench = Bench::new();
+    let Some((mut live, _)) = waiting(&bench) else { return };
+    assert_eq!(live.ask("go on"), "right");
+    assert_eq!(live.end(DEADLINE).code, 0);
+}
+
+/// A missing linked page is no page of zeros, whatever dies.
+#[test]
+fn lost_linked_pages_are_not_zeros() {
+    let bench = Bench::new();
+    let Some((live, _)) = waiting(&bench) else { return };
+    kill(bench.process("pagein"), Signal::SIGKILL).unwrap();
+    let ended = live.end(DEADLINE);
+    assert_eq!((ended.code, ended.lines, ended.stderr.lines().count()), (135, vec![], 1), "{}", ended.stderr);
+
+    let bench = Bench::new();
+    let Some((mut live, copy)) = waiting(&bench) else { return };
+    std::fs::remove_dir_all(copy).unwrap();
+    live.say("go on");
+    let ended = live.end(DEADLINE);
+    assert_eq!((ended.code, ended.lines), (135, vec![]), "{}", ended.stderr);
+    assert!(ended.stderr.contains("cannot be had"), "{}", ended.stderr);
+}
+
 /// gdb reads data that the program has not touched yet: it sees what the program would.
 #[test]
 fn gdb_sees_relocated_data() {
@@ -176,11 +251,9 @@ fn gdb_sees_relocated_data() {
         return skip("gdb is not installed");
     }
     let Some(program) = tables(&[]) else { return };
-    let mut command = pagein_run("streamed", &image(&program, &["little"]));
-    let mut child = command.arg("wait").stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let pid = child.id().to_string();
+    let mut live = Live::start(pagein_run("streamed", &image(&program, &["little"])).arg("wait"));
+    assert_eq!(live.hear(), "ready");
+    let pid = live.pid().to_string();
     let mut gdb = Command::new("gdb");
     gdb.args(["-q", "-nx", "-batch"]).arg(&program).args(["-p", &pid, "-ex", "set language c++"]);
     for (table, index) in [("fixed", 20479), ("changing", 77)] {
@@ -188,9 +261,8 @@ fn gdb_sees_relocated_data() {
         gdb.args(["-ex", &format!("print {table}._M_elems[{index}] == &values[{value}]")]);
     }
     let answer = run(gdb.args(["-ex", "bt"]), DEADLINE);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(line, "ready\n");
+    assert_eq!(live.ask("go on"), "right");
+    assert_eq!(live.end(DEADLINE).code, 0);
     assert_eq!(answer.stdout().matches("= true").count(), 2, "{answer:?}");
     assert!(answer.stdout().contains("main ("), "{answer:?}");
 }
