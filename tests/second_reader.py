@@ -3,6 +3,7 @@
 
     second_reader.py IMAGE-DIRECTORY PROGRAM [MANIFEST-DIGEST]
 
+Linked pages are checked against the relocations that PROGRAM itself lists.
 Checks every digest and limit, puts the program together from `whole`, from `hot` + `cold`, and from `paged`, and compares each with
 PROGRAM. Prints one JSON object; exit status 1 and one line on standard error if anything is wrong.
 
@@ -17,6 +18,7 @@ from blake3 import blake3
 import zstandard
 
 PAGE = 4096
+RECORD_ROOM = 1024
 MAX_FRAME_PAGES = 4096
 MAX_MANIFEST = 64 << 20
 MAX_FILE = 16 << 30
@@ -40,16 +42,41 @@ def check(data, digest, what):
     need(found == digest, f"{what}: digest {found.hex()}, not {digest.hex()}")
 
 
-def unpack(packed, length, what):
-    """Exactly one zstd frame of `length` bytes."""
+def unpack(packed, length, what, more=0):
+    """Exactly one zstd frame of `length` bytes, and at most `more`."""
     decompressor = zstandard.ZstdDecompressor().decompressobj()
     try:
         raw = decompressor.decompress(packed)
     except zstandard.ZstdError as error:
         raise Damaged(f"{what}: {error}") from error
     need(decompressor.eof and not decompressor.unused_data, f"{what}: not one zstd frame")
-    need(len(raw) == length, f"{what}: {len(raw)} bytes, not {length}")
+    need(length <= len(raw) <= length + more, f"{what}: {len(raw)} bytes, not {length}")
     return raw
+
+
+class Record:
+    """What a linked page comes with."""
+
+    def __init__(self, fields):
+        bitmap = fields.take(64)
+        self.words = [i for i in range(512) if bitmap[i // 8] >> i % 8 & 1]
+        head = fields.take(1)[0]
+        self.zero = bool(head & 0x80)
+        need(head & 0x7F <= 64, f"{fields.what}: {head & 0x7F} originals")
+        self.originals, last = {}, -1
+        for _ in range(head & 0x7F):
+            word = int.from_bytes(fields.take(2), "little")
+            need(last < word < 512, f"{fields.what}: original {word} after {last}")
+            self.originals[word] = fields.take(8)
+            last = word
+
+    def file_form(self, page):
+        page = bytearray(page)
+        for word in self.words if self.zero else []:
+            page[8 * word : 8 * word + 8] = bytes(8)
+        for word, value in self.originals.items():
+            page[8 * word : 8 * word + 8] = value
+        return bytes(page)
 
 
 class Fields:
@@ -91,7 +118,7 @@ class Fields:
 
     def stored(self, pages):
         """Stored length and digest of a frame or group of that many pages."""
-        return self.uint(1, bound(PAGE * pages), "a stored length"), self.take(32)
+        return self.uint(1, bound((PAGE + RECORD_ROOM) * pages), "a stored length"), self.take(32)
 
     def frames(self, pages):
         """Lists of pages, stored length, digest; `pages` are all of them in order."""
@@ -111,7 +138,7 @@ class Manifest:
     def __init__(self, data):
         need(len(data) >= 16, "no manifest")
         need(data[:7] == b"pagein\0", "not an image")
-        need(data[7] == 1, f"format version {data[7]}")
+        need(data[7] == 2, f"format version {data[7]}")
         stored, length = (int.from_bytes(data[at : at + 4], "little") for at in (8, 12))
         need(stored <= MAX_MANIFEST and length <= MAX_MANIFEST, "the manifest is too large")
         need(16 + stored <= len(data), "the manifest is cut")
@@ -147,14 +174,29 @@ class Manifest:
         for which in ("cold", "paged")[: fields.uint(1, 2, "the group sets")]:
             index_len = fields.uint(0, 4 + bound(64 * total + 64), "an index's length")
             digest = fields.take(32)
-            self.sets[which] = index_len, digest, fields.uint(0, 5152 * total, "the groups' size")
+            self.sets[which] = index_len, digest, fields.uint(0, 6184 * total, "the groups' size")
+        self.not_linked = fields.uint(0, 7, "the linking")
+        self.relocations, self.linked = 0, set()
+        if self.not_linked == 0:
+            self.relocations = fields.uint(0, 512 * total, "the relocations")
+            self.read_linked(fields, total)
         fields.end()
+
+    def read_linked(self, fields, total):
+        end = 0
+        for run in range(fields.uint(0, total, "the runs of linked pages")):
+            start = end + fields.uint(0 if run == 0 else 1, total, "a gap")
+            end = start + fields.uint(1, total, "a run")
+            need(end <= total, f"linked page {end - 1} of {total}")
+            self.linked.update(range(start, end))
 
 
 class Image:
     def __init__(self, directory, pinned=None):
         self.directory = Path(directory)
         self.frames_checked = 0
+        # Linked pages, by number: what a program loaded at address 0 has, and which words are relocated.
+        self.in_linked_form = {}
         hot = self.object("hot")
         self.manifest = Manifest(hot)
         if pinned:
@@ -177,19 +219,29 @@ class Image:
         numbers, length, digest = frame
         need(len(stored) == length, f"{what} has {len(stored)} bytes, not {length}")
         check(stored, digest, what)
-        raw = unpack(stored, PAGE * len(numbers), what)
+        linked = [] if self.plain else [page for page in numbers if page in self.manifest.linked]
+        raw = unpack(stored, PAGE * len(numbers), what, RECORD_ROOM * len(linked))
         self.frames_checked += 1
-        return {page: raw[i * PAGE : (i + 1) * PAGE] for i, page in enumerate(numbers)}
+        pages = {page: raw[i * PAGE : (i + 1) * PAGE] for i, page in enumerate(numbers)}
+        fields = Fields(raw[PAGE * len(numbers) :], f"the records of {what}")
+        for page in linked:
+            record = Record(fields)
+            form = pages[page], record.words
+            need(self.in_linked_form.setdefault(page, form) == form, f"{what}: page {page} is linked otherwise elsewhere")
+            pages[page] = record.file_form(pages[page])
+        fields.end()
+        return pages
 
     def stream(self, name, frames):
         """The pages of `hot` or `whole`."""
+        self.plain = name == "whole"
         data, head = self.object(name), self.manifest.stored
         need(data.startswith(head), f"{name} has another manifest")
         return self.open_frames(data[len(head) :], frames, name)
 
     def groups(self, which):
         """The pages of `cold` or `paged`."""
-        m = self.manifest
+        m, self.plain = self.manifest, False
         index_len, digest, size = m.sets[which]
         index = self.object(which + ".index")
         need(len(index) == index_len, f"{which}.index has {len(index)} bytes, not {index_len}")
@@ -225,6 +277,67 @@ class Image:
         return program
 
 
+def relative_relocations(program):
+    """File offset -> addend of the relative relocations of an ELF file, and the dynamic section with none of them left."""
+
+    def word(at):
+        return int.from_bytes(program[at : at + 8], "little")
+
+    def half(at):
+        return int.from_bytes(program[at : at + 2], "little")
+
+    headers = [word(32) + half(54) * i for i in range(half(56))]
+    kind = lambda at: int.from_bytes(program[at : at + 4], "little")
+    loads = [(word(at + 16), word(at + 8), word(at + 32)) for at in headers if kind(at) == 1]
+
+    def place(address):
+        return next(address - start + offset for start, offset, size in loads if start <= address < start + size)
+
+    dynamic = next(word(at + 8) for at in headers if kind(at) == 2)
+    where = {}
+    while word(dynamic) != 0:
+        where[word(dynamic)] = dynamic + 8
+        dynamic += 16
+    value = {tag: word(at) for tag, at in where.items()}
+    found, patched = {}, {}
+    if 7 in value:
+        at, count = place(value[7]), 0
+        while count < value[8] // 24 and word(at + 24 * count + 8) == 8:
+            found[place(word(at + 24 * count))] = word(at + 24 * count + 16)
+            count += 1
+        patched = {where[7]: value[7] + 24 * count, where[8]: value[8] - 24 * count}
+        if 0x6FFFFFF9 in where:
+            patched[where[0x6FFFFFF9]] = 0
+    if 36 in value:
+        patched[where[35]] = 0
+        for at in range(place(value[36]), place(value[36]) + value[35], 8):
+            entry = word(at)
+            if entry % 2 == 0:
+                here = [entry]
+                following = entry + 8
+            else:
+                here = [following + 8 * (bit - 1) for bit in range(1, 64) if entry >> bit & 1]
+                following += 8 * 63
+            found.update((place(address), word(place(address))) for address in here)
+    return found, patched
+
+
+def check_linking(image, program):
+    """Every word of the linked pages, against what the program itself says."""
+    found, patched = relative_relocations(program)
+    need(len(found) == image.manifest.relocations, f"{len(found)} relocations, not {image.manifest.relocations}")
+    need({at // PAGE for at in {**found, **patched}} == image.manifest.linked, "other pages are linked")
+    for page, (data, words) in image.in_linked_form.items():
+        start = page * PAGE
+        expected = bytearray(program[start : start + PAGE].ljust(PAGE, b"\0"))
+        for at, value in {**found, **patched}.items():
+            if at // PAGE == page:
+                expected[at - start : at - start + 8] = value.to_bytes(8, "little")
+        need(data == bytes(expected), f"linked page {page} has other words")
+        need([start + 8 * w for w in words] == sorted(at for at in found if at // PAGE == page), f"page {page}: words")
+    need(set(image.in_linked_form) == image.manifest.linked, "not every linked page is there")
+
+
 def main(directory, program, pinned=None):
     image = Image(directory, pinned)
     m = image.manifest
@@ -236,6 +349,8 @@ def main(directory, program, pinned=None):
         ways["paged"] = image.groups("paged")
     for what, pages in ways.items():
         need(image.join(pages, what) == original, f"{what}: not the program")
+    if m.not_linked == 0:
+        check_linking(image, original)
     print(
         json.dumps(
             {
@@ -250,6 +365,7 @@ def main(directory, program, pinned=None):
                 "pages_total": m.total,
                 "hot_pages": list(zip(m.hot, m.touched)),
                 "exec_pages": m.exec_pages,
+                "page_in_linking": {"on": m.not_linked == 0, "pages": len(m.linked), "relocations": m.relocations},
                 "frames_checked": image.frames_checked,
                 "rebuilt": list(ways),
             }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use pagein_image::{Digest, Frame, GroupIndex, GroupSet, Manifest, PAGE_SIZE, PageNo, encode_frame};
+use pagein_image::{
+    Digest, Frame, GroupIndex, GroupSet, Linking, Manifest, NotLinked, PAGE_SIZE, PageNo, encode_frame,
+};
 
 /// node 20: 97 MB, of which a run touches about an eighth.
 const NODE_SIZE: u64 = 98_930_000;
@@ -81,6 +83,7 @@ fn node_manifest() -> Manifest {
         whole_frames: frame_table(page_count, WHOLE_FRAME_PAGES),
         cold: set,
         paged: Some(set),
+        linking: Linking::Off(NotLinked::Fixed),
     }
 }
 

@@ -6,7 +6,7 @@ use pagein_image::{HEADER_LEN, Manifest};
 
 fuzz_target!(|input: (bool, &[u8])| {
     let (packed, bytes) = input;
-    let mut stored = b"pagein\0\x01".to_vec();
+    let mut stored = b"pagein\0\x02".to_vec();
     if packed {
         stored.extend(bytes);
     } else {
@@ -25,5 +25,7 @@ fuzz_target!(|input: (bool, &[u8])| {
     assert_eq!(manifest.hot_touched.len(), manifest.hot_pages.len());
     assert_eq!(pages(&manifest.whole_frames), manifest.page_count() as usize);
     assert!(manifest.exec_frames as usize <= manifest.hot_frames.len());
+    let linked = manifest.linking.pages();
+    assert!(linked.iter().all(|page| page.0 < manifest.page_count() && linked.contains(page)));
     assert!(Manifest::decode(&manifest.encode()).as_ref() == Ok(&manifest));
 });

@@ -320,12 +320,13 @@ impl Lazy {
             return Ok(());
         }
         lock(&self.table).requested(&pages);
-        let may_grow = self.fill.as_ref().is_some_and(Fill::is_ranged) && !self.remote.manifest.page_files;
-        if let Unit::Group(id) = unit
-            && may_grow
-            && !self.remote.has_kept(id).await?
+        if let (Unit::Group(id), Some(fill)) = (&unit, &self.fill)
+            && !self.remote.has_kept(*id).await?
         {
-            return self.fetch_cluster(id).await;
+            fill.cold_fault();
+            if fill.is_ranged() && !self.remote.manifest.page_files {
+                return self.fetch_cluster(*id).await;
+            }
         }
         let unpacked = self.remote.fetch(&unit, &pages, self.policy).await?;
         self.install_and_keep(&pages, unpacked)?;
@@ -415,12 +416,6 @@ impl Pager for LazyPager {
         let page = fault.page;
         let waiter = fault.waiter;
         let answer = lock(&lazy.table).fault(page, waiter.clone(), || lazy.overtakes(page));
-        if answer != Answer::Wake
-            && lazy.remote.frame_of(page).is_none()
-            && let Some(fill) = &lazy.fill
-        {
-            fill.cold_fault();
-        }
         match answer {
             Answer::Wake => {
                 let supplied = lazy.linked.as_ref().is_some_and(|linked| linked.supply(page, &waiter));

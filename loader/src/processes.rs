@@ -65,6 +65,12 @@ impl Processes {
         lock(&self.list).clone()
     }
 
+    /// Forgets all of them: no page is missing any more. Closing the descriptors ends the kernel's waiting for somebody to read
+    /// of forks.
+    pub(crate) fn clear(&self) {
+        lock(&self.list).clear();
+    }
+
     /// Forgets those whose address space has gone and returns them.
     pub(crate) fn prune(&self) -> Vec<Arc<Process>> {
         lock(&self.list).extract_if(.., |process| !process.userfault.is_alive()).collect()

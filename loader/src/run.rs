@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pagein_elf::Program;
-use pagein_image::{Digest, ImageError, Linking, Manifest, PAGE_SIZE, PageNo, object};
+use pagein_image::{Digest, Frame, ImageError, Linking, Manifest, PAGE_SIZE, PageNo, object};
 use pagein_model::{Decision, Link, Policy, Shape, UNKNOWN_LINK, decide, slow_start};
 use pagein_source::{Location, Options, Source};
 use pagein_uffd::{Userfault, process};
@@ -281,6 +281,7 @@ impl Session<'_> {
             if stream.received() > 0 { stream.is_ranged() } else { known.is_some_and(|k| k.ranged) };
         self.learn(&manifest, &stored, is_ranged);
         let mut connections = 1;
+        let has = |frame: &Frame| blobs.as_ref().is_some_and(|blobs| blobs.has(&frame.digest));
         let policy = match wanted {
             Some(policy) => policy,
             None => match self.choose(&manifest, stored.len() as u64, is_ranged) {
@@ -288,7 +289,13 @@ impl Session<'_> {
                     let manifest = Box::new(manifest);
                     return Ok(Prepared::Complete { path, manifest, policy: None });
                 }
-                Choice::Decided(decision) if decision.policy == Policy::Original => {
+                // Not if all that is likely to be needed is here.
+                Choice::Decided(decision)
+                    if decision.policy == Policy::Original
+                        && (manifest.reads_self
+                            || manifest.traces == 0
+                            || !manifest.hot_frames.iter().all(has)) =>
+                {
                     drop(stream);
                     return self.prepare_complete(new_stream(object::WHOLE), None).await;
                 }

@@ -151,8 +151,9 @@ impl Watch {
         lock(&self.door).is_open = true;
     }
 
-    /// Ends the guard's work: nobody needs it any more.
+    /// Ends the guard's work and lets go of all address spaces: nobody needs a page any more.
     pub(crate) fn end(&self) {
         lock(&self.guard).dismiss();
+        self.processes.clear();
     }
 }

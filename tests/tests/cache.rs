@@ -72,7 +72,7 @@ fn a_second_run_fetches_the_manifest_and_a_pinned_one_nothing() {
     assert_eq!(first["policy"], "streamed");
     let all = first["wire_bytes"].as_u64().unwrap();
     let second = place.stats(&[], &url);
-    assert_eq!(second["requests"], 1, "{second}");
+    assert_eq!(second["requests"], 1, "{second} {:?}", place.origin.requests());
     assert!(second["wire_bytes"].as_u64().unwrap() * 10 < all, "{second} after {first}");
     place.origin.refuse();
     let third = place.stats(&[], &place.pinned());

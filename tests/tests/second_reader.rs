@@ -81,6 +81,9 @@ fn is_read_alike(program: &Path, traces: &[&[u32]], options: &[&str]) {
     ] {
         assert_eq!(shown[field], read[field], "{field}");
     }
+    for field in ["on", "pages", "relocations"] {
+        assert_eq!(shown["page_in_linking"][field], read["page_in_linking"][field], "{field}");
+    }
     assert_eq!(read["page_files"], options.contains(&"--page-files"));
     assert_eq!(read["traces"], traces.len());
     let ways: &[&str] = if options.contains(&"--no-paged") {
@@ -157,6 +160,33 @@ fn with_page_files() {
 fn without_groups_in_file_order() {
     let (program, pages) = bash();
     is_read_alike(program, &[&pages], &["--level=3", "--no-paged", "--page-files"]);
+}
+
+/// Linked pages in every way that a program may have them, and the same program without.
+#[test]
+fn with_and_without_page_in_linking() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("pointers.c");
+    let text = "int puts(const char *); const char *volatile p[3000] = {[3] = \"a\", [700] = \"b\", [2999] = \"c\"};\n\
+                int main(void) { return puts(p[3]); }\n";
+    fs::write(&source, text).unwrap();
+    for (name, flags) in [
+        ("long", &["-pie", "-fPIE"][..]),
+        ("packed", &["-pie", "-fPIE", "-Wl,-z,pack-relative-relocs"]),
+        ("fixed", &["-no-pie"]),
+    ] {
+        let program = directory.path().join(name);
+        let mut compiler = Command::new("cc");
+        let _ =
+            run(compiler.args(flags).arg("-o").arg(&program).arg(&source), Duration::from_secs(60)).success();
+        let on = name != "fixed";
+        let (image, _) = split(directory.path(), "probe", &program, &[], &["--level=1"]);
+        let shown = json(pagein(["inspect", "--json", image.to_str().unwrap()]));
+        assert_eq!(shown["page_in_linking"]["on"], on, "{name}");
+        is_read_alike(&program, &[&[0, 1]], &["--level=3"]);
+        is_read_alike(&program, &[], &["--level=3", "--group-pages=2", "--page-files"]);
+        is_read_alike(&program, &[&[1, 4]], &["--level=3", "--no-page-in-linking"]);
+    }
 }
 
 #[test]
