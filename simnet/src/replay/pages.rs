@@ -49,7 +49,9 @@ impl<'a> Pages<'a> {
         for frame in &manifest.whole_frames {
             let (here, after) = rest.split_at(frame.pages as usize);
             let share = f64::from(frame.stored_len) / f64::from(frame.pages);
-            here.iter().for_each(|page| whole_share[page.index()] = share);
+            for page in here {
+                whole_share[page.index()] = share;
+            }
             rest = after;
         }
         let by_page = |index: &GroupIndex| index.by_page(manifest.file_size);

@@ -162,7 +162,9 @@ impl Run<'_> {
     }
 
     pub(super) fn install(&mut self, pages: &[PageNo]) {
-        pages.iter().for_each(|page| self.state[page.index()] = PageState::Present);
+        for page in pages {
+            self.state[page.index()] = PageState::Present;
+        }
     }
 
     /// The loader's table, asked about a fault on a page that is not there.
