@@ -220,13 +220,15 @@ pub(crate) struct Verify {
 /// included, with the touches and times of a recorded run. Nothing but the manifest and the tables of the image is fetched.
 /// Without a trace the program is taken to touch the hot pages in their order and to need no time of its own.
 #[derive(clap::Args)]
-#[command(after_help = "The floor is what no loader could do better: the round trips of a connection and a request, then the compressed pages
+#[command(
+    after_help = "The floor is what no loader could do better: the round trips of a connection and a request, then the compressed pages
 that the job touches, in that order, while the program computes.
 
 Examples:
   pagein plan images/git --bandwidth 10mbit --rtt 20ms
   pagein plan http://127.0.0.1:8080/git --bandwidth 1mbit --rtt 100ms --trace log.trace --trace status.trace
-  pagein plan images/git --bandwidth 10mbit --rtt 20ms --json | jq '.jobs[0].policies[] | [.policy, .total_ms]'")]
+  pagein plan images/git --bandwidth 10mbit --rtt 20ms --json | jq '.jobs[0].policies[] | [.policy, .total_ms]'"
+)]
 pub(crate) struct Plan {
     /// http://HOST/IMAGE, https://HOST/IMAGE or a directory
     #[arg(value_name = "IMAGE", value_parser = Location::parse)]
