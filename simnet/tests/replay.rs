@@ -60,6 +60,7 @@ impl Made {
             hot_touched: vec![1; hot as usize],
             hot_frames: hot_frames.map(sized).collect(),
             exec_frames: 1,
+            linking: pagein_image::Linking::Off(pagein_image::NotLinked::NothingToDo),
             whole_frames: frames(0, pages, 64).map(sized).collect(),
             cold: set(&cold),
             paged: Some(set(&all)),
