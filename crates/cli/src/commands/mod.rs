@@ -6,6 +6,7 @@ mod image;
 mod inspect;
 mod layout;
 mod linking;
+mod plan;
 mod profile;
 mod relaid;
 mod relayout;
@@ -34,6 +35,7 @@ pub(crate) fn dispatch(args: Args, started: Instant) -> Result<ExitCode, Failure
         Command::Run(args) => run::run(args, started),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Verify(args) => verify::verify(&args),
+        Command::Plan(args) => plan::plan(&args),
         Command::Profile(args) => profile::profile(args),
         Command::Relayout(args) => relayout::relayout(&args),
         Command::Layout(args) => layout::layout(&args),
