@@ -28,7 +28,7 @@ use crate::trouble::Trouble;
 /// Without a sign that more is needed the fill begins so long after the hot stream has ended: starting is over then, and what the
 /// program does with both processors is not disturbed.
 const BEGIN_AFTER: Duration = Duration::from_millis(500);
-/// Nice value of its thread (`setpriority(2)`): the program comes first, but whoever waits for the fill gets it.
+/// Nice value of the thread that unpacks (`setpriority(2)`): the program comes first, but whoever waits for the fill gets it.
 const NICE: i32 = 10;
 /// Most bytes of pages that are held for the complete file before the fill begins.
 const HELD_MAX: usize = 256 << 20;
@@ -166,6 +166,16 @@ impl Fill {
         quiet.is_zero() || calm || demands.spent >= rest
     }
 
+    /// Begins the complete file.
+    fn open(&self, manifest: &Manifest) {
+        self.keeper.open(&eager::complete_path(&self.cache, manifest));
+    }
+
+    /// Gives it its name, if it is right.
+    fn publish(&self, manifest: &Manifest) -> Result<(), Trouble> {
+        self.keeper.publish(&self.cache, manifest)
+    }
+
     /// Keeps pages of the program file for the complete file. Their bytes must be the file's own.
     pub(crate) fn keep(&self, pages: &[PageNo], raw: Vec<u8>) {
         self.keeper.keep(pages, raw);
@@ -206,11 +216,28 @@ pub(crate) fn start(lazy: &Arc<Lazy>) {
     }
     let _ = fill.plan.set(plan);
     let lazy = Arc::clone(lazy);
-    // Without a thread there is no fill: pages still come on demand.
-    let _ = std::thread::Builder::new().name("pagein-fill".into()).spawn(move || {
-        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
-        lazy.runtime.clone().block_on(run(&lazy));
-    });
+    lazy.runtime.clone().spawn(async move { run(&lazy).await });
+}
+
+/// A thread for work that is not urgent. It has no part in the runtime, whose own threads must be free for what is.
+struct Worker(std::sync::mpsc::Sender<Box<dyn FnOnce() + Send>>);
+
+impl Worker {
+    fn start() -> std::io::Result<Self> {
+        let (sender, work) = std::sync::mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        std::thread::Builder::new().name("pagein-fill".into()).spawn(move || {
+            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+            work.into_iter().for_each(|job| job());
+        })?;
+        Ok(Self(sender))
+    }
+
+    /// Does `job` there, behind what was given before.
+    async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        self.0.send(Box::new(move || drop(tell.send(job())))).ok()?;
+        told.await.ok()
+    }
 }
 
 fn plan(lazy: &Lazy) -> Plan {
@@ -242,21 +269,26 @@ async fn run(lazy: &Arc<Lazy>) {
         () = fill.evidence.notified() => {}
         () = tokio::time::sleep(BEGIN_AFTER) => {}
     }
-    fill.keeper.open(&eager::complete_path(&fill.cache, &lazy.remote.manifest));
-    // The reason does not matter yet: what is waited for is requested again, and that fails with a reason.
-    let received = receive(lazy, fill, plan).await;
+    // Without a thread there is no fill: pages still come on demand.
+    let received = match Worker::start() {
+        Ok(worker) => receive(lazy, fill, plan, &worker).await.map(|()| Some(worker)),
+        Err(_) => Ok(None),
+    };
+    // The reason of a failure does not matter yet: what is waited for is requested again, and that fails with a reason.
     let waited = lock(&lazy.table).stream_ended();
     for page in waited {
         lazy.demand(page);
     }
     let complete = lock(&lazy.table).is_complete();
-    if received.is_ok() && complete {
+    if let (Ok(Some(worker)), true) = (received, complete) {
+        let lazy = Arc::clone(lazy);
+        let publish = move || lazy.fill.as_ref().map(|fill| fill.publish(&lazy.remote.manifest));
         // A full disk, say, is not the program's problem: the next run fetches again.
-        let _ = fill.keeper.publish(&fill.cache, &lazy.remote.manifest);
+        let _ = worker.run(publish).await;
     }
 }
 
-async fn receive(lazy: &Arc<Lazy>, fill: &Fill, plan: &Plan) -> Result<(), Trouble> {
+async fn receive(lazy: &Arc<Lazy>, fill: &Fill, plan: &Plan, worker: &Worker) -> Result<(), Trouble> {
     let remote = &lazy.remote;
     let stored_len = |frame: &Coming| u64::from(remote.manifest.whole_frames[frame.number].stored_len);
     let (Some(first), Some(last)) = (plan.frames.first(), plan.frames.last()) else { return Ok(()) };
@@ -281,8 +313,10 @@ async fn receive(lazy: &Arc<Lazy>, fill: &Fill, plan: &Plan) -> Result<(), Troub
         skip(&mut stream, start).await?;
         stream
     };
+    let opener = Arc::clone(lazy);
+    let _ = worker.run(move || opener.fill.as_ref().map(|fill| fill.open(&opener.remote.manifest))).await;
     let mut expected = 0;
-    for frame in &plan.frames {
+    for (position, frame) in plan.frames.iter().enumerate() {
         let len = stored_len(frame);
         let mut stored = Vec::with_capacity(len as usize);
         while (stored.len() as u64) < len {
@@ -296,7 +330,9 @@ async fn receive(lazy: &Arc<Lazy>, fill: &Fill, plan: &Plan) -> Result<(), Troub
             fill.received.fetch_add(more.len() as u64, Ordering::Relaxed);
             stored.extend_from_slice(&more);
         }
-        install(lazy, fill, frame, &stored)?;
+        let installer = Arc::clone(lazy);
+        // If the thread has gone, so has the process.
+        worker.run(move || install(&installer, position, &stored)).await.unwrap_or(Ok(()))?;
     }
     Ok(())
 }
@@ -311,7 +347,11 @@ async fn skip(stream: &mut ObjectStream, len: u64) -> Result<(), Trouble> {
 }
 
 /// Puts one frame of `whole` where its pages belong. The only place where pages come from `whole` into a running program.
-fn install(lazy: &Lazy, fill: &Fill, frame: &Coming, stored: &[u8]) -> Result<(), Trouble> {
+fn install(lazy: &Lazy, position: usize, stored: &[u8]) -> Result<(), Trouble> {
+    let Some((fill, plan)) = lazy.fill.as_ref().and_then(|fill| Some((fill, fill.plan.get()?))) else {
+        return Ok(());
+    };
+    let frame = &plan.frames[position];
     let described = &lazy.remote.manifest.whole_frames[frame.number];
     let raw = described.decode(stored, &format!("frame {}", frame.number)).map_err(|error| {
         let object = lazy.remote.source.describe(object::WHOLE);
