@@ -30,6 +30,9 @@ use crate::trouble::Trouble;
 const BEGIN_AFTER: Duration = Duration::from_millis(500);
 /// Nice value of the thread that unpacks (`setpriority(2)`): the program comes first, but whoever waits for the fill gets it.
 const NICE: i32 = 10;
+/// Pieces are so much longer than the link's measured product: what the pieces themselves hold up would else be taken for the link's rate.
+/// On a link that they fill it is a queue of a quarter of a round trip (the gain of BBR's probing, draft-ietf-ccwg-bbr, 5.3.3).
+const GROWTH: f64 = 1.25;
 /// Most bytes of pages that are held for the complete file before the fill begins.
 const HELD_MAX: usize = 256 << 20;
 /// Fewer bytes than these tell too little of a link to be remembered.
@@ -53,7 +56,7 @@ pub(crate) struct Fill {
     /// Offset in `whole` up to which the fill has received.
     received: AtomicU64,
     bytes: AtomicU64,
-    connections: AtomicU32,
+    connections: Arc<AtomicU32>,
     plan: OnceLock<Plan>,
 }
 
@@ -98,14 +101,14 @@ impl Fill {
             running: AtomicBool::new(false),
             received: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            connections: AtomicU32::new(1),
+            connections: Arc::new(AtomicU32::new(1)),
             plan: OnceLock::new(),
         }
     }
 
-    /// Notes over how many connections the hot object comes, for the stats.
-    pub(crate) fn set_connections(&self, connections: u32) {
-        self.connections.store(connections, Ordering::Relaxed);
+    /// Where it is noted over how many connections the hot object comes, for the stats.
+    pub(crate) fn connections_used(&self) -> &Arc<AtomicU32> {
+        &self.connections
     }
 
     pub(crate) fn connections(&self) -> u32 {
@@ -302,7 +305,8 @@ async fn receive(lazy: &Arc<Lazy>, fill: &Fill, plan: &Plan, worker: &Worker) ->
             let link = paced.link().unwrap_or(UNKNOWN_LINK);
             let pace = pagein_model::fill(&link);
             let rest = link.transfer_time(end.saturating_sub(fill.received.load(Ordering::Relaxed)));
-            let pace_now = Pace { piece: pace.piece, ahead: link.product() as u64, lanes: 2 };
+            let piece = (pace.piece as f64 * GROWTH) as u64;
+            let pace_now = Pace { piece, ahead: link.product() as u64, lanes: 2 };
             fill.may_ask(pace.quiet, rest).then_some(pace_now)
         });
         let flow = Flow::new(source(), object::WHOLE, start..end, remote.retry.clone(), pacing);

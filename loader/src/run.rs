@@ -236,24 +236,25 @@ impl Session<'_> {
         let hot = manifest.hot_frames.iter().map(|frame| u64::from(frame.stored_len)).sum::<u64>();
         let end = manifest_len + hot;
         stream.end = Some(end);
-        if wanted.is_none() && stream.is_ranged() && end > FIRST_LEN {
-            let pacing = match connections {
-                1 => flow::at_once(),
-                several => {
-                    let cap = (self.link().product() / 4.0).max(PIECE_CAP_MIN) as u64;
-                    flow::slow_start(several, cap)
+        let fills = wanted.is_none() && (stream.is_ranged() || !manifest.page_files);
+        let fill = fills.then(|| Fill::new(self.cache, &self.config.source.to_string(), stream.is_ranged()));
+        if let Some(fill) = fill.as_ref().filter(|fill| fill.is_ranged() && end > FIRST_LEN) {
+            let pacing = match self.remembered() {
+                Some(link) if connections > 1 => {
+                    fill.connections_used().store(connections, std::sync::atomic::Ordering::Relaxed);
+                    flow::slow_start(connections, (link.product() / 4.0).max(PIECE_CAP_MIN) as u64)
+                }
+                Some(_) => flow::at_once(),
+                None => {
+                    let round_trip = self.link().round_trip;
+                    let used = Arc::clone(fill.connections_used());
+                    flow::find_out(Arc::clone(&self.source), FIRST_LEN, round_trip, used)
                 }
             };
             let source = Arc::clone(&self.source);
             let retry = self.config.options.retry();
             stream.go_on_with(Flow::new(source, object::HOT, FIRST_LEN..end, retry, pacing));
         }
-        let fills = wanted.is_none() && (stream.is_ranged() || !manifest.page_files);
-        let fill = fills.then(|| {
-            let fill = Fill::new(self.cache, &self.config.source.to_string(), stream.is_ranged());
-            fill.set_connections(connections);
-            fill
-        });
         let memory = memory_file(&manifest.name, manifest.file_size)?;
         let id = memory.id().map_err(Trouble::system("cannot stat the memory file"))?;
         let memory_id = MemoryId { device: id.0, inode: id.1 };
