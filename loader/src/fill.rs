@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use pagein_image::{Manifest, PAGE_SIZE, PageNo, object};
+use pagein_model::cost::worth_prefetching;
 use pagein_model::{Link, UNKNOWN_LINK};
 use pagein_source::WireStats;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::eager;
 use crate::flow::{Flow, Pace};
@@ -35,6 +36,8 @@ const NICE: i32 = 10;
 const GROWTH: f64 = 1.25;
 /// Most bytes of pages that are held for the complete file before the fill begins.
 const HELD_MAX: usize = 256 << 20;
+/// Probability that a run is of another job than the recorded ones, as far as one can know.
+const OTHER_JOB: f64 = 0.5;
 /// Fewer bytes than these tell too little of a link to be remembered.
 const REMEMBERED_BYTES: u64 = 128 << 10;
 /// In [`Plan::frame_of`]: a page that the fill does not bring.
@@ -44,7 +47,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Fill {
     cache: PathBuf,
     /// The source knows ranges; otherwise `whole` comes in one response, and every page that is not hot waits for it.
-    ranged: bool,
+    ranged: watch::Receiver<Option<bool>>,
     /// The host, if there is one, and what an earlier run found out about the way to it.
     host: Option<String>,
     remembered: Option<Link>,
@@ -56,7 +59,7 @@ pub(crate) struct Fill {
     /// Offset in `whole` up to which the fill has received.
     received: AtomicU64,
     bytes: AtomicU64,
-    connections: Arc<AtomicU32>,
+    connections: AtomicU32,
     plan: OnceLock<Plan>,
 }
 
@@ -87,8 +90,8 @@ struct Demands {
 }
 
 impl Fill {
-    /// For images from `source`; `ranged` says whether that knows ranges.
-    pub(crate) fn new(cache: &Path, source: &str, ranged: bool) -> Self {
+    /// For images from `source`; `ranged` will say whether that knows ranges.
+    pub(crate) fn new(cache: &Path, source: &str, ranged: watch::Receiver<Option<bool>>) -> Self {
         let host = links::host(source).map(str::to_owned);
         Self {
             cache: cache.to_owned(),
@@ -101,23 +104,25 @@ impl Fill {
             running: AtomicBool::new(false),
             received: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            connections: Arc::new(AtomicU32::new(1)),
+            connections: AtomicU32::new(1),
             plan: OnceLock::new(),
         }
     }
 
-    /// Where it is noted over how many connections the hot object comes, for the stats.
-    pub(crate) fn connections_used(&self) -> &Arc<AtomicU32> {
-        &self.connections
+    /// Notes over how many connections the hot object comes, for the stats.
+    pub(crate) fn set_connections(&self, connections: u32) {
+        self.connections.store(connections, Ordering::Relaxed);
     }
 
     pub(crate) fn connections(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Whether demands may ask for more than one group.
-    pub(crate) fn is_ranged(&self) -> bool {
-        self.ranged
+    /// Whether the source knows ranges, as soon as that is known.
+    pub(crate) async fn is_ranged(&self) -> bool {
+        let mut ranged = self.ranged.clone();
+        // If nobody says, there is no sign against it.
+        ranged.wait_for(Option::is_some).await.map_or(true, |ranged| *ranged != Some(false))
     }
 
     pub(crate) fn remembered(&self) -> Option<Link> {
@@ -154,19 +159,19 @@ impl Fill {
 
     /// Bytes of the fill in front of a page; `None` if the fill does not bring it.
     pub(crate) fn bytes_ahead(&self, page: PageNo) -> Option<u64> {
-        let plan = self.plan.get().filter(|_| self.ranged)?;
+        let plan = self.plan.get().filter(|_| *self.ranged.borrow() != Some(false))?;
         let frame = plan.frames.get(plan.frame_of[page.index()] as usize)?;
         Some(frame.end.saturating_sub(self.received.load(Ordering::Relaxed)))
     }
 
     /// Whether a piece may be asked for now. `quiet` is how long nothing must have been demanded.
     ///
-    /// When demands have taken as long as the rest takes at the link's rate, nothing is held back any more: then the whole
-    /// would have been the better choice, and from there on it takes no longer than that (the rule of who rents skis).
-    fn may_ask(&self, quiet: Duration, rest: Duration) -> bool {
+    /// When demands, and the next of them, have taken as long as the `rest` takes at the link's rate, nothing is held back any more:
+    /// then the whole would have been the better choice, and from there on it takes no longer than that (the rule of who rents skis).
+    fn may_ask(&self, quiet: Duration, rest: Duration, next: Duration) -> bool {
         let demands = lock(&self.demands);
         let calm = demands.waiting == 0 && demands.ended.is_none_or(|ended| ended.elapsed() >= quiet);
-        quiet.is_zero() || calm || demands.spent >= rest
+        calm || demands.spent + next >= rest
     }
 
     /// Begins the complete file.
@@ -212,11 +217,6 @@ pub(crate) fn start(lazy: &Arc<Lazy>) {
     if plan.frames.is_empty() {
         return;
     }
-    if !fill.ranged {
-        // There is no other way to these pages.
-        let mut table = lock(&lazy.table);
-        plan.frames.iter().for_each(|frame| table.expect(&frame.pages));
-    }
     let _ = fill.plan.set(plan);
     let lazy = Arc::clone(lazy);
     lazy.runtime.clone().spawn(async move { run(&lazy).await });
@@ -240,6 +240,16 @@ impl Worker {
         let (tell, told) = tokio::sync::oneshot::channel();
         self.0.send(Box::new(move || drop(tell.send(job())))).ok()?;
         told.await.ok()
+    }
+}
+
+/// Fetches the index of the cold groups before a page of them is needed, if a round trip saved with this probability is worth its bytes.
+pub(crate) async fn fetch_index(lazy: Arc<Lazy>) {
+    let bytes = f64::from(lazy.remote.manifest.cold.index_len);
+    let is_worth = lazy.link().is_some_and(|link| worth_prefetching(OTHER_JOB, bytes, &link));
+    if is_worth {
+        // Whoever needs it asks again.
+        let _ = lazy.remote.cold_index().await;
     }
 }
 
@@ -268,15 +278,27 @@ async fn run(lazy: &Arc<Lazy>) {
     let Some((fill, plan)) = lazy.fill.as_ref().and_then(|fill| Some((fill, fill.plan.get()?))) else {
         return;
     };
+    let ranged = fill.is_ranged().await;
+    if !ranged && lazy.remote.manifest.page_files {
+        return;
+    }
+    if !ranged {
+        // There is no other way to these pages.
+        let mut table = lock(&lazy.table);
+        plan.frames.iter().for_each(|frame| table.expect(&frame.pages));
+    }
     tokio::select! {
         () = fill.evidence.notified() => {}
         () = tokio::time::sleep(BEGIN_AFTER) => {}
     }
     // Without a thread there is no fill: pages still come on demand.
     let received = match Worker::start() {
-        Ok(worker) => receive(lazy, fill, plan, &worker).await.map(|()| Some(worker)),
+        Ok(worker) => receive(lazy, fill, plan, &worker, ranged).await.map(|()| Some(worker)),
         Err(_) => Ok(None),
     };
+    if let (Err(trouble), false) = (&received, ranged) {
+        return lazy.lose(plan.frames[0].pages[0], trouble);
+    }
     // The reason of a failure does not matter yet: what is waited for is requested again, and that fails with a reason.
     let waited = lock(&lazy.table).stream_ended();
     for page in waited {
@@ -291,14 +313,20 @@ async fn run(lazy: &Arc<Lazy>) {
     }
 }
 
-async fn receive(lazy: &Arc<Lazy>, fill: &Fill, plan: &Plan, worker: &Worker) -> Result<(), Trouble> {
+async fn receive(
+    lazy: &Arc<Lazy>,
+    fill: &Fill,
+    plan: &Plan,
+    worker: &Worker,
+    ranged: bool,
+) -> Result<(), Trouble> {
     let remote = &lazy.remote;
     let stored_len = |frame: &Coming| u64::from(remote.manifest.whole_frames[frame.number].stored_len);
     let (Some(first), Some(last)) = (plan.frames.first(), plan.frames.last()) else { return Ok(()) };
     let (start, end) = (first.end - stored_len(first), last.end);
     fill.received.store(start, Ordering::Relaxed);
     let source = || Arc::clone(&remote.source);
-    let mut stream = if fill.ranged {
+    let mut stream = if ranged {
         let paced = Arc::clone(lazy);
         let pacing = Box::new(move |_| {
             let fill = paced.fill.as_ref()?;
@@ -307,7 +335,7 @@ async fn receive(lazy: &Arc<Lazy>, fill: &Fill, plan: &Plan, worker: &Worker) ->
             let rest = link.transfer_time(end.saturating_sub(fill.received.load(Ordering::Relaxed)));
             let piece = (pace.piece as f64 * GROWTH) as u64;
             let pace_now = Pace { piece, ahead: link.product() as u64, lanes: 2 };
-            fill.may_ask(pace.quiet, rest).then_some(pace_now)
+            fill.may_ask(pace.quiet, rest, link.round_trip * 2).then_some(pace_now)
         });
         let flow = Flow::new(source(), object::WHOLE, start..end, remote.retry.clone(), pacing);
         ObjectStream::of_flow(source(), object::WHOLE, remote.retry.clone(), flow)
@@ -325,7 +353,7 @@ async fn receive(lazy: &Arc<Lazy>, fill: &Fill, plan: &Plan, worker: &Worker) ->
         let mut stored = Vec::with_capacity(len as usize);
         while (stored.len() as u64) < len {
             // What has been asked for comes without further ado: who needs it now had better wait for it.
-            while fill.ranged && expected < plan.frames.len() && plan.frames[expected].end <= stream.asked() {
+            while ranged && expected < plan.frames.len() && plan.frames[expected].end <= stream.asked() {
                 lock(&lazy.table).expect(&plan.frames[expected].pages);
                 expected += 1;
             }
@@ -426,20 +454,19 @@ mod tests {
     use super::*;
 
     fn fill() -> Fill {
-        Fill::new(Path::new("/nowhere"), "http://host/image", true)
+        Fill::new(Path::new("/nowhere"), "http://host/image", watch::channel(Some(true)).1)
     }
 
     #[test]
-    fn a_slow_link_is_left_to_demands_and_a_fast_one_is_not() {
+    fn demands_come_first() {
         let fill = fill();
         let (quiet, rest) = (Duration::from_secs(100), Duration::from_secs(1000));
-        assert!(fill.may_ask(quiet, rest), "nothing was demanded yet");
+        assert!(fill.may_ask(quiet, rest, Duration::ZERO), "nothing was demanded yet");
         let demand = fill.demand();
-        assert!(!fill.may_ask(quiet, rest));
-        assert!(fill.may_ask(Duration::ZERO, rest), "a piece delays nobody beyond a round trip");
+        assert!(!fill.may_ask(quiet, rest, Duration::ZERO));
         drop(demand);
-        assert!(!fill.may_ask(quiet, rest), "just now");
-        assert!(fill.may_ask(Duration::from_nanos(1), rest));
+        assert!(!fill.may_ask(quiet, rest, Duration::ZERO), "just now");
+        assert!(fill.may_ask(Duration::ZERO, rest, Duration::ZERO), "long enough ago");
     }
 
     #[test]
@@ -448,8 +475,11 @@ mod tests {
         drop(fill.demand());
         lock(&fill.demands).spent = Duration::from_secs(7);
         let _demand = fill.demand();
-        assert!(fill.may_ask(Duration::from_secs(100), Duration::from_secs(7)));
-        assert!(!fill.may_ask(Duration::from_secs(100), Duration::from_secs(8)));
+        let may_ask = |rest, next| {
+            fill.may_ask(Duration::from_secs(100), Duration::from_secs(rest), Duration::from_secs(next))
+        };
+        assert!(may_ask(7, 0) && !may_ask(8, 0));
+        assert!(may_ask(8, 1), "the next demand takes as long as the rest");
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! not stand in front of what is needed now, a young connection is helped by others.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use pagein_model::slow_start::FIRST_FLIGHT;
@@ -41,39 +41,6 @@ pub(crate) fn slow_start(connections: u32, cap: u64) -> Pacing {
     Box::new(move |number| {
         let piece = FIRST_FLIGHT.checked_shl(number / connections).unwrap_or(u64::MAX).min(cap);
         Some(Pace { piece, ahead: u64::MAX, lanes: connections as usize })
-    })
-}
-
-/// Connections over which a link is tried of which nothing is known but that its first packets came in slow start.
-const TRIED: u32 = 4;
-/// The first piece there: more than a slow link holds, so that there is no pause before the next.
-const TRIED_FIRST: u64 = 8 * FIRST_FLIGHT;
-
-/// For a link of which nothing is known. It begins on one connection. If `source` has received `flights` bytes, which are two flights,
-/// within little more than a `round_trip` from now, when the first flight is there, then windows are what holds the link up and not
-/// its rate: [`slow_start`] on four connections. How fast the packets of one flight follow each other would be known earlier, but a
-/// reader that does not get the processor at once finds them all together and takes a slow link for a fast one. `used` is told the number of connections.
-pub(crate) fn find_out(
-    source: Arc<dyn Source>,
-    flights: u64,
-    round_trip: Duration,
-    used: Arc<AtomicU32>,
-) -> Pacing {
-    let begun = Instant::now();
-    let is_young: OnceLock<bool> = OnceLock::new();
-    let windows = slow_start(TRIED, u64::MAX);
-    Box::new(move |number| {
-        let Some(number) = number.checked_sub(1) else {
-            return Some(Pace { piece: TRIED_FIRST, ahead: 0, lanes: 1 });
-        };
-        if is_young.get().is_none() && source.wire().bytes < flights {
-            return None;
-        }
-        if *is_young.get_or_init(|| begun.elapsed() < round_trip + round_trip / 3) {
-            used.store(TRIED, Ordering::Relaxed);
-            return windows(number);
-        }
-        Some(Pace { piece: u64::MAX, ahead: 2 * FIRST_FLIGHT, lanes: 2 })
     })
 }
 
@@ -340,17 +307,6 @@ mod tests {
             assert!(matches!(flow.next().await, Err(SourceError::NotFound { .. })));
             assert_eq!(flow.next().await, Ok(None));
         });
-    }
-
-    #[test]
-    fn an_unknown_link_gets_more_connections_if_two_flights_come_within_a_round_trip_and_a_bit() {
-        let source = faulty(1000, |_| vec![]);
-        let known = |bytes| find_out(source.clone(), bytes, Duration::from_secs(60), Arc::default());
-        let slow = find_out(source.clone(), 0, Duration::ZERO, Arc::default());
-        assert_eq!(known(0)(0).unwrap().lanes, 1);
-        assert_eq!(known(0)(1).unwrap(), Pace { piece: FIRST_FLIGHT, ahead: u64::MAX, lanes: 4 });
-        assert_eq!(known(1)(1), None, "nothing has come yet: it is not known");
-        assert_eq!(slow(1).unwrap(), Pace { piece: u64::MAX, ahead: 2 * FIRST_FLIGHT, lanes: 2 });
     }
 
     #[test]

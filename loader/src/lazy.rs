@@ -134,6 +134,9 @@ impl Lazy {
 
     /// Receives the rest of the hot object while the program runs. What it fails to bring is requested when it is needed.
     pub(crate) async fn receive_rest(self: Arc<Self>, mut stream: ObjectStream) {
+        if self.fill.is_some() {
+            tokio::spawn(fill::fetch_index(Arc::clone(&self)));
+        }
         let first = self.remote.manifest.exec_frames as usize;
         let count = self.remote.manifest.hot_frames.len();
         // The reason does not matter yet: what is waited for is requested again, and that fails with a reason.
@@ -187,11 +190,9 @@ impl Lazy {
             return Ok(());
         }
         lock(&self.table).requested(&pages);
-        let may_grow = self.fill.as_ref().is_some_and(Fill::is_ranged) && !self.remote.manifest.page_files;
-        if let Unit::Group(id) = unit
-            && may_grow
-        {
-            return self.fetch_cluster(id).await;
+        if let (Unit::Group(id), Some(fill), false) = (&unit, &self.fill, self.remote.manifest.page_files) {
+            // Without ranges the fill is the only way to it.
+            return if fill.is_ranged().await { self.fetch_cluster(*id).await } else { Ok(()) };
         }
         let raw = self.remote.fetch(&unit, self.policy).await?;
         self.install_and_keep(&pages, raw)?;
@@ -238,7 +239,7 @@ impl Lazy {
     }
 
     /// The source is lost: says so and tells every process that still has missing pages.
-    fn lose(&self, page: PageNo, trouble: &Trouble) {
+    pub(crate) fn lose(&self, page: PageNo, trouble: &Trouble) {
         if self.losing.swap(true, Ordering::SeqCst) {
             return;
         }

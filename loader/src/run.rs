@@ -12,7 +12,7 @@ use std::time::Instant;
 use pagein_elf::Program;
 use pagein_image::{ImageError, Manifest, PAGE_SIZE, PageNo, object};
 use pagein_model::{Decision, Link, Policy, Shape, UNKNOWN_LINK, decide, slow_start};
-use pagein_source::{Location, Options, Source};
+use pagein_source::{Location, Options, Source, SourceError};
 use pagein_uffd::{Userfault, process};
 
 use crate::eager;
@@ -59,8 +59,7 @@ pub struct RunConfig {
 /// The first request of a policy that does not stream: enough for the manifest and the pages for exec of most programs.
 const HEAD_LEN: u64 = 32 * 1024;
 
-/// The first request of `auto`: three initial windows. It tells whether the source knows ranges, and is not over when the manifest is
-/// here, so that what is decided then follows without a pause.
+/// The first request of `auto` where the hot object comes over several connections: what one brings until the others are asked.
 const FIRST_LEN: u64 = 3 * slow_start::FIRST_FLIGHT;
 /// Size of a hot object that is not known yet: as many connections are made ready as one of this size is worth.
 const USUAL_HOT: u64 = 2 << 20;
@@ -204,19 +203,21 @@ impl Session<'_> {
             return self.prepare_complete(new_stream(object::WHOLE), not_lazy).await;
         }
         let mut stream = new_stream(object::HOT);
+        let mut ranged = None;
         match wanted {
-            None => stream.limit_first_request(FIRST_LEN),
+            None => ranged = Some(self.make_connections_ready()),
             Some(Policy::Paged | Policy::ReorderedPaged) => stream.limit_first_request(HEAD_LEN),
             Some(_) => {}
         }
-        if wanted.is_none() {
-            self.make_connections_ready();
+        let several = wanted.is_none() && self.connections_known() > 1;
+        if several {
+            stream.limit_first_request(FIRST_LEN);
         }
         let (manifest, stored) = read_manifest(&mut stream, &self.config.source, object::HOT).await?;
         let mut connections = 1;
         let policy = match wanted {
             Some(policy) => policy,
-            None => match self.choose(&manifest, stored.len() as u64, stream.is_ranged()) {
+            None => match self.choose(&manifest, stored.len() as u64) {
                 Choice::Complete(path) => {
                     let manifest = Box::new(manifest);
                     return Ok(Prepared::Complete { path, manifest, policy: Policy::Original });
@@ -236,21 +237,14 @@ impl Session<'_> {
         let hot = manifest.hot_frames.iter().map(|frame| u64::from(frame.stored_len)).sum::<u64>();
         let end = manifest_len + hot;
         stream.end = Some(end);
-        let fills = wanted.is_none() && (stream.is_ranged() || !manifest.page_files);
-        let fill = fills.then(|| Fill::new(self.cache, &self.config.source.to_string(), stream.is_ranged()));
-        if let Some(fill) = fill.as_ref().filter(|fill| fill.is_ranged() && end > FIRST_LEN) {
-            let pacing = match self.remembered() {
-                Some(link) if connections > 1 => {
-                    fill.connections_used().store(connections, std::sync::atomic::Ordering::Relaxed);
-                    flow::slow_start(connections, (link.product() / 4.0).max(PIECE_CAP_MIN) as u64)
-                }
-                Some(_) => flow::at_once(),
-                None => {
-                    let round_trip = self.link().round_trip;
-                    let used = Arc::clone(fill.connections_used());
-                    flow::find_out(Arc::clone(&self.source), FIRST_LEN, round_trip, used)
-                }
-            };
+        let fill = ranged.map(|ranged| {
+            let fill = Fill::new(self.cache, &self.config.source.to_string(), ranged);
+            fill.set_connections(if several { connections } else { 1 });
+            fill
+        });
+        if several && end > FIRST_LEN {
+            let cap = (self.link().product() / 4.0).max(PIECE_CAP_MIN) as u64;
+            let pacing = flow::slow_start(connections, cap);
             let source = Arc::clone(&self.source);
             let retry = self.config.options.retry();
             stream.go_on_with(Flow::new(source, object::HOT, FIRST_LEN..end, retry, pacing));
@@ -322,35 +316,40 @@ impl Session<'_> {
         links::recall(self.cache, links::host(&self.config.source.to_string())?)
     }
 
+    /// Over how many connections the hot object is fetched: several only if an earlier run found a link on which slow start is what
+    /// takes the time. The first packets cannot tell: a reader that does not get the processor at once finds them all together.
+    fn connections_known(&self) -> u32 {
+        self.remembered().map_or(1, |link| slow_start::connections(USUAL_HOT, &link))
+    }
+
     /// Opens connections while the first response is on its way, so that the first page that is demanded, and the hot object where
-    /// it comes over several, need not wait for them. Over TLS all requests share one.
-    fn make_connections_ready(&self) {
-        if !self.config.source.to_string().starts_with("http://") {
-            return;
-        }
-        let wanted = self.remembered().map_or(1, |link| slow_start::connections(USUAL_HOT, &link));
-        for _ in 0..wanted {
-            let source = Arc::clone(&self.source);
+    /// it comes over several, need not wait for them; over HTTP/2 all requests share one. Tells whether the source knows ranges.
+    fn make_connections_ready(&self) -> tokio::sync::watch::Receiver<Option<bool>> {
+        let (tell, told) = tokio::sync::watch::channel(None);
+        let tell = Arc::new(tell);
+        for _ in 0..self.connections_known() {
+            let (source, tell) = (Arc::clone(&self.source), Arc::clone(&tell));
             self.runtime.spawn(async move {
-                // What comes of it does not matter: the byte is thrown away, and the connection stays.
-                if let Ok(body) = source.get(object::HOT, Some(0..1)).await {
-                    let _ = body.exactly(1).await;
-                }
+                let ranged = match source.get(object::HOT, Some(0..1)).await {
+                    // The byte is thrown away, and the connection stays.
+                    Ok(body) => body.exactly(1).await.map(drop),
+                    Err(error) => Err(error),
+                };
+                let ignored =
+                    matches!(&ranged, Err(error) if matches!(error.kind(), SourceError::RangeIgnored { .. }));
+                // Any other failure shows when something is needed.
+                tell.send_replace(Some(!ignored));
             });
         }
+        told
     }
 
     /// `--policy auto`.
-    fn choose(&self, manifest: &Manifest, manifest_bytes: u64, is_ranged: bool) -> Choice {
+    fn choose(&self, manifest: &Manifest, manifest_bytes: u64) -> Choice {
         if let Some(path) = eager::find_complete(self.cache, manifest) {
             return Choice::Complete(path);
         }
-        let decision = decide(&Shape::of(manifest, manifest_bytes), &self.link());
-        // Without a trace nearly every page would wait for the whole: better not to start before.
-        if !is_ranged && manifest.traces == 0 {
-            return Choice::Decided(Decision { policy: Policy::Original, ..decision });
-        }
-        Choice::Decided(decision)
+        Choice::Decided(decide(&Shape::of(manifest, manifest_bytes), &self.link()))
     }
 
     fn first_stats(&self, manifest: &Manifest, policy: Policy) -> Stats {
