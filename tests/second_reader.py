@@ -165,10 +165,10 @@ class Manifest:
         self.hot_frames = fields.frames(self.hot)
         need(exec_frames <= len(self.hot_frames), "more exec frames than hot ones")
         self.exec_pages = [page for frame in self.hot_frames[:exec_frames] for page in frame[0]]
-        is_hot, blocks = set(self.hot), {n // 32 for n in self.hot}
+        is_hot, blocks = set(self.hot), {n // 64 for n in self.hot}
         rest = [n for n in range(total) if n not in is_hot]
-        near = [n for n in rest if n // 32 in blocks]
-        far = [n for n in rest if n // 32 not in blocks]
+        near = [n for n in rest if n // 64 in blocks]
+        far = [n for n in rest if n // 64 not in blocks]
         self.whole_frames = fields.frames(self.hot + near + far)
         self.sets = {}
         for which in ("cold", "paged")[: fields.uint(1, 2, "the group sets")]:

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use pagein_image::{Manifest, PAGE_SIZE, PageNo, Unpacked, object};
+use pagein_model::cost::worth_prefetching;
 use pagein_model::{Link, UNKNOWN_LINK};
 use pagein_source::WireStats;
 use tokio::sync::Notify;
@@ -23,16 +24,22 @@ use crate::lazy::{Lazy, runs};
 use crate::links;
 use crate::processes::lock;
 use crate::publish::Unnamed;
+use crate::ranged::Ranged;
 use crate::stream::ObjectStream;
 use crate::trouble::Trouble;
 
 /// Without a sign that more is needed the fill begins so long after the hot stream has ended: starting is over then, and what the
 /// program does with both processors is not disturbed.
 const BEGIN_AFTER: Duration = Duration::from_millis(500);
-/// Nice value of its thread (`setpriority(2)`): the program comes first, but whoever waits for the fill gets it.
+/// Nice value of the thread that unpacks (`setpriority(2)`): the program comes first, but whoever waits for the fill gets it.
 const NICE: i32 = 10;
+/// Pieces are so much longer than the link's measured product: what the pieces themselves hold up would else be taken for the link's rate.
+/// On a link that they fill it is a queue of a quarter of a round trip (the gain of BBR's probing, draft-ietf-ccwg-bbr, 5.3.3).
+const GROWTH: f64 = 1.25;
 /// Most bytes of pages that are held for the complete file before the fill begins.
 const HELD_MAX: usize = 256 << 20;
+/// Probability that a run is of another job than the recorded ones, as far as one can know.
+const OTHER_JOB: f64 = 0.5;
 /// Fewer bytes than these tell too little of a link to be remembered.
 const REMEMBERED_BYTES: u64 = 128 << 10;
 /// In [`Plan::frame_of`]: a page that the fill does not bring.
@@ -42,7 +49,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Fill {
     cache: Cache,
     /// The source knows ranges; otherwise `whole` comes in one response, and every page that is not hot waits for it.
-    ranged: bool,
+    ranged: Arc<Ranged>,
     /// The host, if there is one, and what an earlier run found out about the way to it.
     host: Option<String>,
     remembered: Option<Link>,
@@ -88,7 +95,7 @@ struct Demands {
 
 impl Fill {
     /// For images from `source`; `ranged` says whether that knows ranges.
-    pub(crate) fn new(cache: &Cache, source: &str, ranged: bool) -> Self {
+    pub(crate) fn new(cache: &Cache, source: &str, ranged: Arc<Ranged>) -> Self {
         let host = links::host(source).map(str::to_owned);
         Self {
             cache: cache.clone(),
@@ -115,9 +122,9 @@ impl Fill {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Whether demands may ask for more than one group.
-    pub(crate) fn is_ranged(&self) -> bool {
-        self.ranged
+    /// Whether the source knows ranges, as soon as that is known.
+    pub(crate) async fn is_ranged(&self) -> bool {
+        self.ranged.get().await
     }
 
     pub(crate) fn remembered(&self) -> Option<Link> {
@@ -154,19 +161,29 @@ impl Fill {
 
     /// Bytes of the fill in front of a page; `None` if the fill does not bring it.
     pub(crate) fn bytes_ahead(&self, page: PageNo) -> Option<u64> {
-        let plan = self.plan.get().filter(|_| self.ranged)?;
+        let plan = self.plan.get().filter(|_| self.ranged.known() != Some(false))?;
         let frame = plan.frames.get(plan.frame_of[page.index()] as usize)?;
         Some(frame.end.saturating_sub(self.received.load(Ordering::Relaxed)))
     }
 
     /// Whether a piece may be asked for now. `quiet` is how long nothing must have been demanded.
     ///
-    /// When demands have taken as long as the rest takes at the link's rate, nothing is held back any more: then the whole
-    /// would have been the better choice, and from there on it takes no longer than that (the rule of who rents skis).
-    fn may_ask(&self, quiet: Duration, rest: Duration) -> bool {
+    /// When demands, and the next of them, have taken as long as the `rest` takes at the link's rate, nothing is held back any more:
+    /// then the whole would have been the better choice, and from there on it takes no longer than that (the rule of who rents skis).
+    fn may_ask(&self, quiet: Duration, rest: Duration, next: Duration) -> bool {
         let demands = lock(&self.demands);
         let calm = demands.waiting == 0 && demands.ended.is_none_or(|ended| ended.elapsed() >= quiet);
-        quiet.is_zero() || calm || demands.spent >= rest
+        calm || demands.spent + next >= rest
+    }
+
+    /// Begins the complete file.
+    fn open(&self, manifest: &Manifest) {
+        self.keeper.open(&self.cache.complete_path(manifest));
+    }
+
+    /// Gives it its name, if it is right.
+    fn publish(&self, manifest: &Manifest) -> Result<Option<PathBuf>, Trouble> {
+        self.keeper.publish(&self.cache, manifest)
     }
 
     /// Keeps pages of the program file for the complete file. Their bytes must be the file's own.
@@ -202,18 +219,42 @@ pub(crate) fn start(lazy: &Arc<Lazy>) {
     if plan.frames.is_empty() {
         return;
     }
-    if !fill.ranged {
-        // There is no other way to these pages.
-        let mut table = lock(&lazy.table);
-        plan.frames.iter().for_each(|frame| table.expect(&frame.usable));
-    }
     let _ = fill.plan.set(plan);
     let lazy = Arc::clone(lazy);
-    // Without a thread there is no fill: pages still come on demand.
-    let _ = std::thread::Builder::new().name("pagein-fill".into()).spawn(move || {
-        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
-        lazy.runtime.clone().block_on(run(&lazy));
-    });
+    lazy.runtime.clone().spawn(async move { run(&lazy).await });
+}
+
+/// A thread for work that is not urgent. It has no part in the runtime, whose own threads must be free for what is.
+struct Worker(std::sync::mpsc::Sender<Box<dyn FnOnce() + Send>>);
+
+impl Worker {
+    fn start() -> std::io::Result<Self> {
+        let (sender, work) = std::sync::mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        std::thread::Builder::new().name("pagein-fill".into()).spawn(move || {
+            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+            for job in work {
+                job();
+            }
+        })?;
+        Ok(Self(sender))
+    }
+
+    /// Does `job` there, behind what was given before.
+    async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        self.0.send(Box::new(move || drop(tell.send(job())))).ok()?;
+        told.await.ok()
+    }
+}
+
+/// Fetches the index of the cold groups before a page of them is needed, if a round trip saved with this probability is worth its bytes.
+pub(crate) async fn fetch_index(lazy: Arc<Lazy>) {
+    let bytes = f64::from(lazy.remote.manifest.cold.index_len);
+    let is_worth = lazy.link().is_some_and(|link| worth_prefetching(OTHER_JOB, bytes, &link));
+    if is_worth {
+        // Whoever needs it asks again.
+        let _ = lazy.remote.cold_index().await;
+    }
 }
 
 fn plan(lazy: &Lazy) -> Plan {
@@ -242,43 +283,71 @@ async fn run(lazy: &Arc<Lazy>) {
     let Some((fill, plan)) = lazy.fill.as_ref().and_then(|fill| Some((fill, fill.plan.get()?))) else {
         return;
     };
+    let ranged = fill.is_ranged().await;
+    if !ranged && lazy.remote.manifest.page_files {
+        return;
+    }
+    if !ranged {
+        // There is no other way to these pages.
+        let mut table = lock(&lazy.table);
+        plan.frames.iter().for_each(|frame| table.expect(&frame.usable));
+    }
     tokio::select! {
         () = fill.evidence.notified() => {}
         () = tokio::time::sleep(BEGIN_AFTER) => {}
     }
-    fill.keeper.open(&fill.cache.complete_path(&lazy.remote.manifest));
-    // The reason does not matter yet: what is waited for is requested again, and that fails with a reason.
-    let received = receive(lazy, fill, plan).await;
-    if received.is_ok() {
+    // Without a thread there is no fill: pages still come on demand.
+    let received = match Worker::start() {
+        Ok(worker) => receive(lazy, fill, plan, &worker, ranged).await.map(|()| Some(worker)),
+        Err(_) => Ok(None),
+    };
+    if let (Err(trouble), false) = (&received, ranged) {
+        return lazy.lose(plan.frames[0].pages[0], trouble);
+    }
+    if let Ok(Some(worker)) = received {
+        let shared = Arc::clone(lazy);
+        let complete = move || {
+            let fill = shared.fill.as_ref();
+            let published = fill.map_or(Ok(None), |fill| fill.publish(&shared.remote.manifest))?;
+            published.map_or(Ok(()), |program| shared.link_rest(&program))
+        };
+        let outcome = worker.run(complete).await;
         // A full disk, say, is not the program's problem: the next run fetches again, and what is still missing here comes on
-        // demand.
-        let complete = fill.keeper.publish(&fill.cache, &lazy.remote.manifest);
-        if let Ok(Some(file)) = complete {
-            let _ = lazy.link_rest(&file);
+        // demand, where there are demands.
+        if let (Some(Err(trouble)), false) = (outcome, ranged || lazy.linked.is_none()) {
+            return lazy.lose(plan.frames[0].pages[0], &trouble);
         }
     }
+    // The reason of a failure does not matter yet: what is waited for is requested again, and that fails with a reason.
     let waited = lock(&lazy.table).stream_ended();
     for page in waited {
         lazy.demand(page);
     }
 }
 
-async fn receive(lazy: &Arc<Lazy>, fill: &Fill, plan: &Plan) -> Result<(), Trouble> {
+async fn receive(
+    lazy: &Arc<Lazy>,
+    fill: &Fill,
+    plan: &Plan,
+    worker: &Worker,
+    ranged: bool,
+) -> Result<(), Trouble> {
     let remote = &lazy.remote;
     let stored_len = |frame: &Coming| u64::from(remote.manifest.whole_frames[frame.number].stored_len);
     let (Some(first), Some(last)) = (plan.frames.first(), plan.frames.last()) else { return Ok(()) };
     let (start, end) = (first.end - stored_len(first), last.end);
     fill.received.store(start, Ordering::Relaxed);
     let source = || Arc::clone(&remote.source);
-    let mut stream = if fill.ranged {
+    let mut stream = if ranged {
         let paced = Arc::clone(lazy);
         let pacing = Box::new(move |_| {
             let fill = paced.fill.as_ref()?;
             let link = paced.link().unwrap_or(UNKNOWN_LINK);
             let pace = pagein_model::fill(&link);
             let rest = link.transfer_time(end.saturating_sub(fill.received.load(Ordering::Relaxed)));
-            let pace_now = Pace { piece: pace.piece, ahead: link.product() as u64, lanes: 2 };
-            fill.may_ask(pace.quiet, rest).then_some(pace_now)
+            let piece = (pace.piece as f64 * GROWTH) as u64;
+            let pace_now = Pace { piece, ahead: link.product() as u64, lanes: 2 };
+            fill.may_ask(pace.quiet, rest, link.round_trip * 2).then_some(pace_now)
         });
         let flow = Flow::new(source(), object::WHOLE, start..end, remote.retry.clone(), pacing);
         ObjectStream::of_flow(source(), object::WHOLE, remote.retry.clone(), flow)
@@ -288,13 +357,15 @@ async fn receive(lazy: &Arc<Lazy>, fill: &Fill, plan: &Plan) -> Result<(), Troub
         skip(&mut stream, start).await?;
         stream
     };
+    let opener = Arc::clone(lazy);
+    let _ = worker.run(move || opener.fill.as_ref().map(|fill| fill.open(&opener.remote.manifest))).await;
     let mut expected = 0;
-    for frame in &plan.frames {
+    for (position, frame) in plan.frames.iter().enumerate() {
         let len = stored_len(frame);
         let mut stored = Vec::with_capacity(len as usize);
         while (stored.len() as u64) < len {
             // What has been asked for comes without further ado: who needs it now had better wait for it.
-            while fill.ranged && expected < plan.frames.len() && plan.frames[expected].end <= stream.asked() {
+            while ranged && expected < plan.frames.len() && plan.frames[expected].end <= stream.asked() {
                 lock(&lazy.table).expect(&plan.frames[expected].usable);
                 expected += 1;
             }
@@ -303,7 +374,9 @@ async fn receive(lazy: &Arc<Lazy>, fill: &Fill, plan: &Plan) -> Result<(), Troub
             fill.received.fetch_add(more.len() as u64, Ordering::Relaxed);
             stored.extend_from_slice(&more);
         }
-        install(lazy, fill, frame, &stored)?;
+        let installer = Arc::clone(lazy);
+        // If the thread has gone, so has the process.
+        worker.run(move || install(&installer, position, &stored)).await.unwrap_or(Ok(()))?;
     }
     Ok(())
 }
@@ -318,7 +391,11 @@ async fn skip(stream: &mut ObjectStream, len: u64) -> Result<(), Trouble> {
 }
 
 /// Puts one frame of `whole` where its pages belong. The only place where pages come from `whole` into a running program.
-fn install(lazy: &Lazy, fill: &Fill, frame: &Coming, stored: &[u8]) -> Result<(), Trouble> {
+fn install(lazy: &Lazy, position: usize, stored: &[u8]) -> Result<(), Trouble> {
+    let Some((fill, plan)) = lazy.fill.as_ref().and_then(|fill| Some((fill, fill.plan.get()?))) else {
+        return Ok(());
+    };
+    let frame = &plan.frames[position];
     let described = &lazy.remote.manifest.whole_frames[frame.number];
     let raw = described.decode(stored, &format!("frame {}", frame.number)).map_err(|error| {
         let object = lazy.remote.source.describe(object::WHOLE);
@@ -396,20 +473,20 @@ mod tests {
     }
 
     fn fill() -> Fill {
-        Fill::new(&cache(), "http://host/image", true)
+        let source = pagein_testkit::MemorySource::new([("x", "y")]);
+        Fill::new(&cache(), "http://host/image", Arc::new(Ranged::new(Arc::new(source))))
     }
 
     #[test]
-    fn a_slow_link_is_left_to_demands_and_a_fast_one_is_not() {
+    fn demands_come_first() {
         let fill = fill();
         let (quiet, rest) = (Duration::from_secs(100), Duration::from_secs(1000));
-        assert!(fill.may_ask(quiet, rest), "nothing was demanded yet");
+        assert!(fill.may_ask(quiet, rest, Duration::ZERO), "nothing was demanded yet");
         let demand = fill.demand();
-        assert!(!fill.may_ask(quiet, rest));
-        assert!(fill.may_ask(Duration::ZERO, rest), "a piece delays nobody beyond a round trip");
+        assert!(!fill.may_ask(quiet, rest, Duration::ZERO));
         drop(demand);
-        assert!(!fill.may_ask(quiet, rest), "just now");
-        assert!(fill.may_ask(Duration::from_nanos(1), rest));
+        assert!(!fill.may_ask(quiet, rest, Duration::ZERO), "just now");
+        assert!(fill.may_ask(Duration::ZERO, rest, Duration::ZERO), "long enough ago");
     }
 
     #[test]
@@ -418,8 +495,11 @@ mod tests {
         drop(fill.demand());
         lock(&fill.demands).spent = Duration::from_secs(7);
         let _demand = fill.demand();
-        assert!(fill.may_ask(Duration::from_secs(100), Duration::from_secs(7)));
-        assert!(!fill.may_ask(Duration::from_secs(100), Duration::from_secs(8)));
+        let may_ask = |rest, next| {
+            fill.may_ask(Duration::from_secs(100), Duration::from_secs(rest), Duration::from_secs(next))
+        };
+        assert!(may_ask(7, 0) && !may_ask(8, 0));
+        assert!(may_ask(8, 1), "the next demand takes as long as the rest");
     }
 
     #[test]

@@ -267,6 +267,9 @@ impl Lazy {
 
     /// Receives the rest of the hot object while the program runs. What it fails to bring is requested when it is needed.
     pub(crate) async fn receive_rest(self: Arc<Self>, mut stream: ObjectStream) {
+        if self.fill.is_some() {
+            tokio::spawn(fill::fetch_index(Arc::clone(&self)));
+        }
         let first = self.remote.manifest.exec_frames as usize;
         let count = self.remote.manifest.hot_frames.len();
         // The reason does not matter yet: what is waited for is requested again, and that fails with a reason.
@@ -324,8 +327,9 @@ impl Lazy {
             && !self.remote.has_kept(*id).await?
         {
             fill.cold_fault();
-            if fill.is_ranged() && !self.remote.manifest.page_files {
-                return self.fetch_cluster(*id).await;
+            if !self.remote.manifest.page_files {
+                // Without ranges the fill is the only way to it.
+                return if fill.is_ranged().await { self.fetch_cluster(*id).await } else { Ok(()) };
             }
         }
         let unpacked = self.remote.fetch(&unit, &pages, self.policy).await?;
@@ -376,7 +380,7 @@ impl Lazy {
     }
 
     /// The source is lost: says so and tells every process that still has missing pages.
-    fn lose(&self, page: PageNo, trouble: &Trouble) {
+    pub(crate) fn lose(&self, page: PageNo, trouble: &Trouble) {
         if self.losing.swap(true, Ordering::SeqCst) {
             return;
         }

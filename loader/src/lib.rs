@@ -34,6 +34,7 @@ mod links;
 mod processes;
 mod profile;
 mod publish;
+mod ranged;
 mod record;
 mod relaunch;
 mod remote;

@@ -28,6 +28,7 @@ use crate::launch::{check_interpreter, launch, memory_file, pidfd};
 use crate::lazy::{Lazy, LazyPager, Report};
 use crate::linked::LinkedStore;
 use crate::links;
+use crate::ranged::Ranged;
 use crate::remote::{Remote, read_manifest};
 use crate::start::{Front, become_program, follow};
 use crate::stats::Stats;
@@ -70,8 +71,7 @@ pub struct RunConfig {
 /// The first request of a policy that does not stream: enough for the manifest and the pages for exec of most programs.
 const HEAD_LEN: u64 = 32 * 1024;
 
-/// The first request of `auto`: three initial windows. It tells whether the source knows ranges, and is not over when the manifest is
-/// here, so that what is decided then follows without a pause.
+/// The first request of `auto` where the hot object comes over several connections: what one brings until the others are asked.
 const FIRST_LEN: u64 = 3 * slow_start::FIRST_FLIGHT;
 /// Size of a hot object that is not known yet: as many connections are made ready as one of this size is worth.
 const USUAL_HOT: u64 = 2 << 20;
@@ -257,34 +257,33 @@ impl Session<'_> {
             return self.prepare_complete(new_stream(object::WHOLE), not_lazy).await;
         }
         let mut stream = new_stream(object::HOT);
-        match wanted {
-            None => stream.limit_first_request(FIRST_LEN),
-            Some(Policy::Paged | Policy::ReorderedPaged) => stream.limit_first_request(HEAD_LEN),
-            Some(_) => {}
+        if matches!(wanted, Some(Policy::Paged | Policy::ReorderedPaged)) {
+            stream.limit_first_request(HEAD_LEN);
         }
         // Who names a policy wants to see it at work; a directory is as near as the cache.
         let keeps = wanted.is_none() && !self.config.source.is_directory();
         let blobs = keeps.then(|| self.cache.blobs());
         let known = self.cache.known_source(&self.config.source, Duration::MAX);
         let known = known.filter(|known| blobs.as_ref().is_some_and(|blobs| blobs.has(&known.manifest)));
-        let mut first_len = FIRST_LEN;
+        let ranged = wanted.is_none().then(|| Arc::new(Ranged::new(Arc::clone(&self.source))));
+        let several = wanted.is_none() && known.is_none() && self.connections_known() > 1;
         if let Some(known) = &known {
             // Most likely nothing has changed, and what follows is here.
-            first_len = known.manifest_len;
-            stream.limit_first_request(first_len);
-        } else if wanted.is_none() {
-            self.make_connections_ready();
+            stream.limit_first_request(known.manifest_len);
+        } else if let Some(ranged) = &ranged {
+            self.make_connections_ready(ranged);
+        }
+        if several {
+            stream.limit_first_request(FIRST_LEN);
         }
         let (manifest, stored) =
             read_manifest(&mut stream, &self.config.source, object::HOT, blobs.as_ref()).await?;
-        let is_ranged =
-            if stream.received() > 0 { stream.is_ranged() } else { known.is_some_and(|k| k.ranged) };
-        self.learn(&manifest, &stored, is_ranged);
+        self.learn(&manifest, &stored);
         let mut connections = 1;
         let has = |frame: &Frame| blobs.as_ref().is_some_and(|blobs| blobs.has(&frame.digest));
         let policy = match wanted {
             Some(policy) => policy,
-            None => match self.choose(&manifest, stored.len() as u64, is_ranged) {
+            None => match self.choose(&manifest, stored.len() as u64) {
                 Choice::Complete(path) => {
                     let manifest = Box::new(manifest);
                     return Ok(Prepared::Complete { path, manifest, policy: None });
@@ -309,10 +308,9 @@ impl Session<'_> {
         let manifest_len = stored.len() as u64;
         let hot_len = manifest_len + manifest.hot_frames.iter().map(|f| u64::from(f.stored_len)).sum::<u64>();
         stream.end = Some(hot_len);
-        let fills = wanted.is_none() && (is_ranged || !manifest.page_files);
-        let fill = fills.then(|| {
-            let fill = Fill::new(self.cache, &self.config.source.to_string(), is_ranged);
-            fill.set_connections(connections);
+        let fill = ranged.map(|ranged| {
+            let fill = Fill::new(self.cache, &self.config.source.to_string(), ranged);
+            fill.set_connections(if several { connections } else { 1 });
             fill
         });
         let memory = memory_file(&manifest.name, manifest.file_size)?;
@@ -326,15 +324,10 @@ impl Session<'_> {
         let lazy = Lazy::new(remote, policy, memory, memory_id, linked, handle, fill);
         let manifest = &lazy.remote.manifest;
         stream.skip_to(lazy.first_missing_offset(), hot_len);
-        let start = first_len.max(lazy.first_missing_offset());
-        if wanted.is_none() && is_ranged && start < hot_len {
-            let pacing = match connections {
-                1 => flow::at_once(),
-                several => {
-                    let cap = (self.link().product() / 4.0).max(PIECE_CAP_MIN) as u64;
-                    flow::slow_start(several, cap)
-                }
-            };
+        let start = FIRST_LEN.max(lazy.first_missing_offset());
+        if several && start < hot_len {
+            let cap = (self.link().product() / 4.0).max(PIECE_CAP_MIN) as u64;
+            let pacing = flow::slow_start(connections, cap);
             let source = Arc::clone(&self.source);
             stream.go_on_with(Flow::new(source, object::HOT, start..hot_len, retry, pacing));
         }
@@ -366,8 +359,7 @@ impl Session<'_> {
         not_lazy: Option<&Trouble>,
     ) -> Result<Prepared, Trouble> {
         let (manifest, stored) = read_manifest(&mut stream, &self.config.source, object::WHOLE, None).await?;
-        let known = self.cache.known_source(&self.config.source, Duration::MAX);
-        self.learn(&manifest, &stored, known.is_some_and(|known| known.ranged));
+        self.learn(&manifest, &stored);
         let frames = manifest.whole_frames.iter().map(|frame| u64::from(frame.stored_len));
         stream.end = Some(stored.len() as u64 + frames.sum::<u64>());
         // `original` means to fetch it; who was made to need not do it twice.
@@ -400,14 +392,18 @@ impl Session<'_> {
         links::recall(self.cache.root(), links::host(&self.config.source.to_string())?)
     }
 
+    /// Over how many connections the hot object is fetched: several only if an earlier run found a link on which slow start is what
+    /// takes the time. The first packets cannot tell: a reader that does not get the processor at once finds them all together.
+    fn connections_known(&self) -> u32 {
+        self.remembered().map_or(1, |link| slow_start::connections(USUAL_HOT, &link))
+    }
+
     /// Opens connections while the first response is on its way, so that the first page that is demanded, and the hot object where
-    /// it comes over several, need not wait for them. Over TLS all requests share one.
-    fn make_connections_ready(&self) {
-        if !self.config.source.to_string().starts_with("http://") {
-            return;
-        }
-        let wanted = self.remembered().map_or(1, |link| slow_start::connections(USUAL_HOT, &link));
-        for _ in 0..wanted {
+    /// it comes over several, need not wait for them; over HTTP/2 all requests share one. One of them finds out about ranges.
+    fn make_connections_ready(&self, ranged: &Arc<Ranged>) {
+        let ranged = Arc::clone(ranged);
+        self.runtime.spawn(async move { ranged.get().await });
+        for _ in 1..self.connections_known() {
             let source = Arc::clone(&self.source);
             self.runtime.spawn(async move {
                 // What comes of it does not matter: the byte is thrown away, and the connection stays.
@@ -419,21 +415,15 @@ impl Session<'_> {
     }
 
     /// `--policy auto`.
-    fn choose(&self, manifest: &Manifest, manifest_bytes: u64, is_ranged: bool) -> Choice {
+    fn choose(&self, manifest: &Manifest, manifest_bytes: u64) -> Choice {
         if let Some(path) = self.cache.find_complete(manifest) {
             return Choice::Complete(path);
         }
-        let decision = decide(&Shape::of(manifest, manifest_bytes), &self.link());
-        // Without a trace nearly every page would wait for the whole: better not to start before.
-        if !is_ranged && manifest.traces == 0 {
-            return Choice::Decided(Decision { policy: Policy::Original, ..decision });
-        }
-        Choice::Decided(decision)
+        Choice::Decided(decide(&Shape::of(manifest, manifest_bytes), &self.link()))
     }
 
-    fn learn(&self, manifest: &Manifest, stored: &[u8], ranged: bool) {
-        let manifest_len = stored.len() as u64;
-        let known = KnownSource { manifest: Digest::of(stored), manifest_len, ranged };
+    fn learn(&self, manifest: &Manifest, stored: &[u8]) {
+        let known = KnownSource { manifest: Digest::of(stored), manifest_len: stored.len() as u64 };
         self.cache.learn(&self.config.source, &known, &KnownImage::of(manifest));
     }
 

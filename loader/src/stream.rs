@@ -22,8 +22,6 @@ pub(crate) struct ObjectStream {
     pub(crate) end: Option<u64>,
     /// The first request asks for this many bytes only.
     first_len: Option<u64>,
-    /// Whether the source knows ranges, as far as the first request told.
-    ranged: Option<bool>,
     /// Where what the first request does not bring begins, and that.
     flow: Option<(u64, Flow)>,
 }
@@ -40,7 +38,6 @@ impl ObjectStream {
             skip: 0,
             end: None,
             first_len: None,
-            ranged: None,
             flow: None,
         }
     }
@@ -59,11 +56,6 @@ impl ObjectStream {
             self.position = offset;
             self.end = Some(end);
         }
-    }
-
-    /// Whether the first request, if it was a limited one, found out that the source knows ranges.
-    pub(crate) fn is_ranged(&self) -> bool {
-        self.ranged == Some(true)
     }
 
     /// What is behind the first request comes by this flow, which begins at once.
@@ -194,9 +186,10 @@ impl ObjectStream {
         self.skip = self.position;
         if let Some(len) = self.first_len.filter(|_| self.position == 0) {
             let First { body, ranged, .. } = self.source.get_first(self.object, len).await?;
-            self.ranged = Some(ranged);
+            // All of it comes: then what would follow is not asked for.
             if !ranged {
                 self.first_len = None;
+                self.flow = None;
             }
             return Ok(body);
         }

@@ -65,11 +65,11 @@ pub struct Manifest {
     pub linking: Linking,
 }
 
-/// Pages of a neighbourhood, 128 KiB.
-const NEIGHBOURHOOD: u32 = 32;
+/// Pages of a neighbourhood, 256 KiB.
+const NEIGHBOURHOOD: u32 = 64;
 
 /// All pages of a file of `page_count` pages in the order of the object `whole`: the hot ones as they are listed; then those
-/// others that lie in the same aligned block of 32 pages as a hot page, ascending; then the rest, ascending. What a job touches
+/// others that lie in the same aligned block of 64 pages as a hot page, ascending; then the rest, ascending. What a job touches
 /// that was not recorded lies in these blocks more often than elsewhere (`docs/measurements.md`), so a background fill should
 /// bring them first.
 pub fn whole_order(hot: &[PageNo], page_count: u32) -> Vec<PageNo> {

@@ -49,11 +49,11 @@ pub struct Estimate {
 /// How the rest flows in the background.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fill {
-    /// Bytes of one request. Two are on their way at most, the second behind the first: so what stands in front of a demanded page
-    /// takes about a round trip.
+    /// Bytes of one request: what fills the link for a round trip, so that no more than that stands in front of a demanded page.
     pub piece: u64,
-    /// How long no page must have been demanded before a piece is requested: as long as the piece would keep a page that is demanded
-    /// next waiting beyond a round trip. Zero where pieces are shorter than that.
+    /// How long no page must have been demanded before a piece is requested: as long as the piece occupies the link. Who has just
+    /// demanded a page is likely to demand the next one soon; waiting for as long as the mistake would cost is at most twice as bad as
+    /// knowing.
     pub quiet: Duration,
 }
 
@@ -94,7 +94,7 @@ pub fn cluster_pages(bytes_per_page: f64, link: &Link) -> u32 {
 /// Pieces of the background fill on this link.
 pub fn fill(link: &Link) -> Fill {
     let piece = link.product().clamp(PIECE_MIN, PIECE_MAX) as u64;
-    Fill { piece, quiet: link.transfer_time(piece).saturating_sub(link.round_trip) }
+    Fill { piece, quiet: link.transfer_time(piece) }
 }
 
 /// The decision for an image of this shape on this link.

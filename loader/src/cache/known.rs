@@ -31,8 +31,6 @@ pub(crate) struct KnownSource {
     pub(crate) manifest: Digest,
     /// Bytes of the stored manifest.
     pub(crate) manifest_len: u64,
-    /// Whether it knows ranges.
-    pub(crate) ranged: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -46,7 +44,6 @@ struct ImageRecord {
 struct SourceRecord {
     manifest: String,
     manifest_len: u64,
-    ranged: bool,
 }
 
 impl Cache {
@@ -57,11 +54,7 @@ impl Cache {
             file_size: image.file_size,
             file_digest: image.file_digest.to_string(),
         };
-        let record = SourceRecord {
-            manifest: known.manifest.to_string(),
-            manifest_len: known.manifest_len,
-            ranged: known.ranged,
-        };
+        let record = SourceRecord { manifest: known.manifest.to_string(), manifest_len: known.manifest_len };
         put(&self.image_path(known.manifest), &image);
         put(&self.source_path(source), &record);
     }
@@ -88,7 +81,7 @@ impl Cache {
         }
         let record: SourceRecord = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
         let manifest = record.manifest.parse().ok()?;
-        Some(KnownSource { manifest, manifest_len: record.manifest_len, ranged: record.ranged })
+        Some(KnownSource { manifest, manifest_len: record.manifest_len })
     }
 
     fn image_path(&self, digest: Digest) -> PathBuf {
@@ -125,7 +118,7 @@ mod tests {
         let image = KnownImage { name: "tool".into(), file_size: 7, file_digest: Digest::of(b"file") };
         let hour = Duration::from_secs(3600);
         assert_eq!(cache.known_source(&source, hour), None);
-        let known = KnownSource { manifest: digest, manifest_len: 99, ranged: true };
+        let known = KnownSource { manifest: digest, manifest_len: 99 };
         cache.learn(&source, &known, &image);
         assert_eq!(cache.known_source(&source, hour), Some(known));
         assert_eq!(cache.known_image(digest), Some(image));
