@@ -169,3 +169,33 @@ fn parts(program: &Program, page: PageNo) -> impl Iterator<Item = Part> {
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every byte of a segment that comes from the file is in exactly one part, and no byte that the kernel zeroes.
+    #[test]
+    fn parts_are_what_segments_have_of_a_page() {
+        let file = std::fs::read("/bin/bash").expect("every Linux test machine has bash");
+        let program = Program::parse_file(&file).unwrap();
+        let pages = pagein_image::page_count(file.len() as u64);
+        let mut covered: BTreeMap<u64, u64> = BTreeMap::new();
+        for page in (0..pages).map(PageNo) {
+            for part in parts(&program, page) {
+                let first = page.offset().0 + part.bytes.start as u64;
+                let (address, len) = (part.address, part.bytes.len() as u64);
+                let holds = |s: &&pagein_elf::Segment| {
+                    s.vaddr.0 <= address && address + len <= s.vaddr.0 + s.file_size
+                };
+                let segment = program.segments.iter().find(holds).expect("within the bytes from the file");
+                assert_eq!(first - segment.offset.0, address - segment.vaddr.0, "page {page}");
+                assert_eq!(covered.insert(address, address + len), None);
+            }
+        }
+        let parts: Vec<(u64, u64)> = covered.into_iter().collect();
+        assert!(parts.windows(2).all(|pair| pair[0].1 <= pair[1].0), "none overlap");
+        let total: u64 = parts.iter().map(|(start, end)| end - start).sum();
+        assert_eq!(total, program.segments.iter().map(|segment| segment.file_size).sum::<u64>());
+    }
+}
