@@ -87,16 +87,21 @@ impl Pointers {
                 }
             }
         } else {
-            for at in known_words(program) {
+            let mut vtables = Vec::new();
+            for word in known_words(program) {
+                let Some(at) = program.offset(word) else { continue };
                 let entry =
                     read_u64(program.bytes, at).filter(|addr| text.functions.starting_at(*addr).is_some());
+                if entry.is_some() {
+                    vtables.push(word);
+                }
                 let Some((addr, new)) = entry.and_then(|addr| Some((addr, layout.map(text, addr)?))) else {
                     continue;
                 };
                 patches.set_u64(at, new);
                 out.known.insert(addr);
             }
-            absolute::redirect(program, text, layout, patches, &mut out);
+            absolute::redirect(program, text, layout, &vtables, patches, &mut out);
             if let Some(main) = main_argument(program, text, layout)
                 && !out.immediates.iter().any(|i| (i.function, i.at) == (main.function, main.at))
             {
@@ -155,12 +160,12 @@ fn exported(program: &Program<'_>) -> Vec<(u64, u64)> {
     program.symbols(table).filter(crate::elf::Symbol::is_function).map(|s| (s.entry, s.value)).collect()
 }
 
-/// File offsets of words whose use is known: they are called, and never compared.
+/// Addresses of words whose use is known: they are called, and never compared.
 fn known_words(program: &Program<'_>) -> Vec<u64> {
     let mut words = Vec::new();
     let mut range = |start: u64, size: u64| {
         if program.at(start, size).is_some() {
-            words.extend((0..size / 8).filter_map(|i| program.offset(start + i * 8)));
+            words.extend((0..size / 8).map(|i| start + i * 8));
         }
     };
     for (addr, size) in INITIALISERS {
