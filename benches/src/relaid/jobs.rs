@@ -133,7 +133,7 @@ set -e
 export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_DATE=2020-01-01T00:00:00Z GIT_COMMITTER_DATE=2020-01-01T00:00:00Z
 git init -q -b main .
 git config user.name n; git config user.email e@example.org
-printf 'import os, sys\n\n\ndef f(x: int) -> int:\n    return [x for x in range(10) if x % 2][0]\n\n\nprint(f(3))\n' > a.py
+printf 'import os, sys\n\n\ndef f(x: int) -> int:\n    return [x for x in range(10) if x %% 2][0]\n\n\nprint(f(3))\n' > a.py
 printf 'from dataclasses import dataclass\nimport json\n\n\n@dataclass\nclass A:\n    x: int = 1\n\n\ntry:\n    print(json.dumps([A().x, 2.5, None]), "%%s" %% "y")\nexcept ValueError as e:\n    raise\nassert not None\n' > b.py
 printf '{"a": [1, 2.5, null, "x"]}\n' > a.json
 printf 'const a = { b: 1 };\nfunction f(x) { return x == a.b }\nconsole.log(f(1));\n' > a.js

@@ -49,9 +49,12 @@ pub(crate) fn clones(
             let value = displacement(clone.start + u64::from(r.next), to).ok_or(Untreatable::TooLarge)?;
             out[r.at as usize..r.at as usize + 4].copy_from_slice(&value.to_le_bytes());
         }
-        let main = pointers.main.filter(|(function, _, _)| clone.whole && *function == clone.function);
-        if let Some((_, at, new)) = main {
-            out[at as usize..at as usize + 4].copy_from_slice(&(new as u32).to_le_bytes());
+        for immediate in pointers.immediates_of(clone.function) {
+            let at = u64::from(immediate.at).wrapping_sub(clone.from);
+            // Instructions are copied whole, or not at all.
+            if at < clone.copied {
+                out[at as usize..at as usize + 4].copy_from_slice(&(immediate.to as u32).to_le_bytes());
+            }
         }
         if decoded.open_end {
             let next = from + clone.copied;
@@ -85,10 +88,10 @@ pub(crate) fn way_back(
             *(if r.kind == Kind::Address { &mut addresses } else { &mut calls }) += 1;
         }
     }
-    if let Some((function, at, new)) = pointers.main
-        && let Some(start) = program.offset(text.function(function).start)
-    {
-        patches.set_i32(start + u64::from(at), new as i32);
+    for immediate in &pointers.immediates {
+        let Some(start) = program.offset(text.function(immediate.function).start) else { continue };
+        patches.set_i32(start + u64::from(immediate.at), immediate.to as i32);
+        addresses += 1;
     }
     Ok((calls, addresses))
 }

@@ -3,12 +3,14 @@
 //!
 //! In a position-independent program the references are known: every pointer in data is a relocation, an exported function is
 //! an entry of `.dynsym`, and the code takes addresses with `lea`. What is not decoded is searched byte by byte: an address
-//! that any four bytes there could stand for stays where it is. In a program that is not position-independent a pointer cannot be
-//! told from a number, so that only words whose use is known are redirected: initialisers, vtables, `main`.
+//! that any four bytes there could stand for stays where it is. In a program that is not position-independent a pointer looks like a
+//! number: there words whose use is known are redirected (initialisers, vtables, `main`), and what `absolute` proves.
 
 use std::collections::{HashMap, HashSet};
 
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
+
+mod absolute;
 
 use crate::Untreatable;
 use crate::arch::{self, Kind};
@@ -30,8 +32,28 @@ pub(crate) struct Pointers {
     pub(crate) known: HashSet<u64>,
     /// Entries of `.dynsym` (file offsets) that have to name the clones' section.
     pub(crate) exported: Vec<u64>,
-    /// `main` as an immediate of `_start`: offset there, and the clone's address.
-    pub(crate) main: Option<(usize, u32, u64)>,
+    /// Absolute addresses in instructions.
+    pub(crate) immediates: Vec<Immediate>,
+    /// Words of data that hold an address of `moved` without a relocation: link-time address of the word, and what it held.
+    pub(crate) words: Vec<(u64, u64)>,
+}
+
+/// A 32-bit immediate that becomes a clone's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Immediate {
+    /// Index of the function that holds it, and offset there.
+    pub(crate) function: usize,
+    pub(crate) at: u32,
+    /// The address that it becomes.
+    pub(crate) to: u64,
+}
+
+impl Pointers {
+    /// The immediates of a function.
+    pub(crate) fn immediates_of(&self, function: usize) -> impl Iterator<Item = &Immediate> {
+        let first = self.immediates.partition_point(|i| i.function < function);
+        self.immediates[first..].iter().take_while(move |i| i.function == function)
+    }
 }
 
 impl Pointers {
@@ -65,16 +87,27 @@ impl Pointers {
                 }
             }
         } else {
-            for at in known_words(program) {
+            let mut vtables = Vec::new();
+            for word in known_words(program) {
+                let Some(at) = program.offset(word) else { continue };
                 let entry =
                     read_u64(program.bytes, at).filter(|addr| text.functions.starting_at(*addr).is_some());
+                if entry.is_some() {
+                    vtables.push(word);
+                }
                 let Some((addr, new)) = entry.and_then(|addr| Some((addr, layout.map(text, addr)?))) else {
                     continue;
                 };
                 patches.set_u64(at, new);
                 out.known.insert(addr);
             }
-            out.main = main_argument(program, text, layout);
+            absolute::redirect(program, text, layout, &vtables, patches, &mut out);
+            if let Some(main) = main_argument(program, text, layout)
+                && !out.immediates.iter().any(|i| (i.function, i.at) == (main.function, main.at))
+            {
+                out.immediates.push(main);
+            }
+            out.immediates.sort_unstable_by_key(|i| (i.function, i.at));
         }
         Ok(out)
     }
@@ -127,12 +160,12 @@ fn exported(program: &Program<'_>) -> Vec<(u64, u64)> {
     program.symbols(table).filter(crate::elf::Symbol::is_function).map(|s| (s.entry, s.value)).collect()
 }
 
-/// File offsets of words whose use is known: they are called, and never compared.
+/// Addresses of words whose use is known: they are called, and never compared.
 fn known_words(program: &Program<'_>) -> Vec<u64> {
     let mut words = Vec::new();
     let mut range = |start: u64, size: u64| {
         if program.at(start, size).is_some() {
-            words.extend((0..size / 8).filter_map(|i| program.offset(start + i * 8)));
+            words.extend((0..size / 8).map(|i| start + i * 8));
         }
     };
     for (addr, size) in INITIALISERS {
@@ -161,7 +194,7 @@ fn known_words(program: &Program<'_>) -> Vec<u64> {
 }
 
 /// `_start` hands `main` to the C library, which calls it.
-fn main_argument(program: &Program<'_>, text: &Text, layout: &Layout) -> Option<(usize, u32, u64)> {
+fn main_argument(program: &Program<'_>, text: &Text, layout: &Layout) -> Option<Immediate> {
     let start = text.functions.starting_at(program.entry)?;
     text.decoded[start].as_ref().ok()?;
     let f = text.function(start);
@@ -170,5 +203,9 @@ fn main_argument(program: &Program<'_>, text: &Text, layout: &Layout) -> Option<
     text.functions.starting_at(main)?;
     let new = layout.map(text, main)?;
     // The immediate is sign-extended or zero-extended; below 2 GB both are the same.
-    (i32::try_from(new).is_ok() && read_i32(code, u64::from(at)).is_some()).then_some((start, at, new))
+    (i32::try_from(new).is_ok() && read_i32(code, u64::from(at)).is_some()).then_some(Immediate {
+        function: start,
+        at,
+        to: new,
+    })
 }

@@ -74,5 +74,10 @@ fn decode(program: &Program<'_>, f: &Function) -> Result<Decoded, Refusal> {
     if !ordinary {
         return Err(Refusal::OtherSection);
     }
-    arch::decode_in_place(program.at(f.start, f.len).ok_or(Refusal::NotDecoded)?, f.start)
+    let mut decoded = arch::decode_in_place(program.at(f.start, f.len).ok_or(Refusal::NotDecoded)?, f.start)?;
+    if program.position_independent {
+        // No instruction can hold an address.
+        decoded.constants = Vec::new();
+    }
+    Ok(decoded)
 }

@@ -172,12 +172,18 @@ impl Check<'_> {
             let at = is.at as usize;
             bytes[at..at + 4].copy_from_slice(&after[at..at + 4]);
         }
-        if let Some((_, at, new)) =
-            self.expected.pointers.main.filter(|(n, ..)| self.expected.text.function(*n) == f)
-        {
-            let old = u64::from(crate::bytes::read_u32(before, u64::from(at)).unwrap_or(0));
-            ensure(self.same(old, new), "the start file calls another main", start)?;
-            bytes[at as usize..at as usize + 4].copy_from_slice(&(new as u32).to_le_bytes());
+        let function =
+            self.expected.text.functions.starting_at(f.start).ok_or(wrong("a function is gone"))?;
+        for immediate in self.expected.pointers.immediates_of(function) {
+            let Some(at) = u64::from(immediate.at).checked_sub(offset).filter(|at| *at < len) else {
+                continue;
+            };
+            let old = u64::from(crate::bytes::read_u32(before, at).unwrap_or(0));
+            ensure(self.same(old, immediate.to), "an address in an instruction leads astray", start)?;
+            let moved = self.expected.pointers.moved.get(&old).is_none_or(|to| *to == immediate.to);
+            ensure(moved, "an address in an instruction is not the pointer's", start)?;
+            let at = at as usize;
+            bytes[at..at + 4].copy_from_slice(&(immediate.to as u32).to_le_bytes());
         }
         ensure(bytes == after, "a clone has other bytes", start)
     }
@@ -202,6 +208,16 @@ impl Check<'_> {
         for (was, is) in before.iter().zip(&after) {
             let wanted = self.expected.pointers.moved.get(&was.target).copied().unwrap_or(was.target);
             ensure(is.at == was.at && is.target == wanted, "a pointer leads astray", was.target)?;
+        }
+        for (at, was) in &self.expected.pointers.words {
+            let before = self.old.offset(*at).and_then(|o| read_u64(self.old.bytes, o));
+            let after = self.new.offset(*at).and_then(|o| read_u64(self.new.bytes, o));
+            let wanted = self.expected.pointers.moved.get(was);
+            ensure(
+                before == Some(*was) && wanted.is_some() && after == wanted.copied(),
+                "a word leads astray",
+                *at,
+            )?;
         }
         for (from, to) in &self.expected.pointers.moved {
             ensure(self.original(*to) == Some(*from), "a pointer was redirected to something else", *from)?;

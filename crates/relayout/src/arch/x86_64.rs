@@ -3,7 +3,9 @@
 
 use std::ops::Range;
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Code, ConstantOffsets, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
+};
 
 use super::jump_table::{self, TableHint};
 use crate::Refusal;
@@ -46,6 +48,17 @@ pub(crate) struct Reference {
     pub(crate) target: u64,
 }
 
+/// A constant in an instruction that could be an absolute address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Constant {
+    /// Offset of its bytes from the function's start.
+    pub(crate) at: u32,
+    pub(crate) value: u64,
+    /// It is the 32-bit immediate of an instruction that hands a value on or compares it: all that compilers do with the address of
+    /// a function.
+    pub(crate) plain: bool,
+}
+
 /// A function that may be copied.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded {
@@ -58,6 +71,38 @@ pub(crate) struct Decoded {
     /// The last instruction may go on to the one after the function.
     pub(crate) open_end: bool,
     pub(crate) tables: Vec<TableHint>,
+    /// Of interest without position independence only.
+    pub(crate) constants: Vec<Constant>,
+}
+
+/// Addresses below this are no code's.
+const LOWEST_ADDRESS: u64 = 0x1_0000;
+
+/// Constants of 4 and 8 bytes. A negative one may be subtracted to compare, so that it counts with both signs.
+fn constants(i: &Instruction, offset: u32, offsets: &ConstantOffsets, out: &mut Vec<Constant>) {
+    let mut push = |at: usize, value: u64, plain: bool| {
+        for (value, plain) in [(value, plain), (value.wrapping_neg(), false)] {
+            if (LOWEST_ADDRESS..1 << 31).contains(&value) {
+                out.push(Constant { at: offset + at as u32, value, plain });
+            }
+        }
+    };
+    if i.op0_kind() != OpKind::NearBranch64 && offsets.has_immediate() && offsets.immediate_size() >= 4 {
+        let operand = (0..i.op_count()).find_map(|n| i.try_immediate(n).ok());
+        // 64 bits wide, all of them: what is stored or compared with 32 bits is a number.
+        let plain = matches!(
+            i.code(),
+            Code::Mov_r32_imm32
+                | Code::Mov_rm64_imm32
+                | Code::Pushq_imm32
+                | Code::Cmp_rm64_imm32
+                | Code::Cmp_RAX_imm32
+        );
+        push(offsets.immediate_offset(), operand.unwrap_or_default(), plain);
+    }
+    if offsets.has_displacement() && offsets.displacement_size() >= 4 && !i.is_ip_rel_memory_operand() {
+        push(offsets.displacement_offset(), i.memory_displacement64(), false);
+    }
 }
 
 /// Decodes code that is to be copied.
@@ -132,6 +177,7 @@ pub(crate) fn decode_in_place(code: &[u8], start: u64) -> Result<Decoded, Refusa
             }
             push(offsets.displacement_offset(), if address { Kind::Address } else { Kind::Memory }, target);
         }
+        constants(&i, offset, &offsets, &mut out.constants);
         instructions.push(i);
     }
     let Some(last) = instructions.last() else { return Err(Refusal::NotDecoded) };

@@ -216,3 +216,58 @@ fn gdb_names_clones_in_a_backtrace() {
         assert!((report.clones_start..report.clones_end).contains(&offset), "the frames are clones': {text}");
     }
 }
+
+/// Functions that only words and immediates lead to, in a program that is not position-independent.
+const POINTERS: &str = r#"
+#include <stdio.h>
+#include <stdint.h>
+typedef int (*fn)(int);
+/* Far from the start files' code, in which any four bytes count as an operand. */
+__attribute__((noipa)) int far_away(int x) { __asm__(".skip 5000, 0x90"); return x; }
+__attribute__((noipa)) static int only_in_table(int x) { return x + 1; }
+__attribute__((noipa)) static int as_argument(int x) { return x + 2; }
+__attribute__((noipa)) static int called_too(int x) { return x + 3; }
+__attribute__((noipa)) static int in_two_places(int x) { return x + 4; }
+__attribute__((noipa)) static int packed_away(int x) { return x + 5; }
+__attribute__((noipa)) static int apply(fn f, int x) { return f(x) * (f == as_argument ? 10 : 1); }
+struct entry { const char *name; fn f; } table[] = { {"a", only_in_table}, {"b", in_two_places}, {"c", called_too} };
+fn again = in_two_places;
+struct __attribute__((packed)) { char c; fn f; } packed = { 1, packed_away };
+int main(int argc, char **argv) {
+    int sum = 0;
+    for (int i = 0; i < 3; i++) sum = sum * 7 + table[i].f(i) + (table[i].f == again) + (table[i].f == called_too);
+    printf("%d %d %d %d\n", sum, apply(as_argument, argc), called_too(argc), packed.f(argc));
+}
+"#;
+
+#[test]
+fn without_position_independence_what_nothing_else_explains_is_a_pointer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (c, old, new) = (dir.path().join("a.c"), dir.path().join("old"), dir.path().join("new"));
+    std::fs::write(&c, POINTERS).unwrap();
+    let bytes = compile(&c, &old, &["-O1", "-no-pie", "-fno-pie"]);
+    let report = clone_to(&bytes, &everything(&bytes), &new);
+    same(&old, &new, &[]);
+    let functions = Functions::read(&bytes).unwrap();
+    let relaid = std::fs::read(&new).unwrap();
+    let words = |bytes: &[u8], addr: u64| {
+        let word = addr.to_le_bytes();
+        bytes.windows(8).filter(|window| *window == word).count()
+    };
+    let in_data = |name: &str| {
+        let f = functions.as_slice().iter().find(|f| f.name.as_deref() == Some(name)).unwrap();
+        let copy = report.copies.iter().find(|copy| copy.from == f.start).unwrap();
+        (words(&relaid, f.start), words(&relaid, copy.to))
+    };
+    // Two words each are the symbol tables, the old one and the new one.
+    assert_eq!(in_data("only_in_table"), (2, 2));
+    assert_eq!(in_data("in_two_places"), (2, 3), "all of them or none");
+    assert_eq!(in_data("called_too"), (3, 1), "a call explains that it ran: the word may be a number");
+    assert_eq!(in_data("packed_away"), (3, 1), "an unaligned word is not understood");
+    let objdump = Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(&new).output();
+    if let Ok(objdump) = objdump {
+        let text = String::from_utf8_lossy(&objdump.stdout).into_owned();
+        let f = functions.as_slice().iter().find(|f| f.name.as_deref() == Some("as_argument")).unwrap();
+        assert!(!text.contains(&format!("$0x{:x}", f.start)), "its immediates are redirected");
+    }
+}

@@ -1,6 +1,7 @@
 //! Reordered programs are run, and compared with the originals.
 
 mod compiled;
+mod generated;
 mod hostile;
 mod shipped;
 mod support;
