@@ -296,6 +296,7 @@ impl Session<'_> {
         let wire = self.source.wire();
         let stats = Stats {
             wire_bytes: wire.bytes,
+            hot_bytes: wire.bytes,
             requests: wire.requests,
             rtt_ms: wire.first_byte_min.map(|time| time.as_secs_f64() * 1e3),
             pages_total: manifest.page_count(),

@@ -1,6 +1,7 @@
 //! One file for each command: from its arguments to one call of a library.
 
 mod demo;
+mod experiment;
 mod image;
 mod inspect;
 mod layout;
@@ -35,6 +36,7 @@ pub(crate) fn dispatch(args: Args, started: Instant) -> Result<ExitCode, Failure
         Command::Layout(args) => layout::layout(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Net(args) => net(args),
+        Command::Experiment(args) => experiment::experiment(args),
     }
 }
 
