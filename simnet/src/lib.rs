@@ -34,6 +34,7 @@ pub mod link;
 pub mod net;
 pub mod proxy;
 pub mod queue;
+pub mod replay;
 pub mod rng;
 pub mod tcp;
 pub mod time;

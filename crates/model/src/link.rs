@@ -17,7 +17,20 @@ const WAIT_ALWAYS: Duration = Duration::from_millis(50);
 impl Link {
     /// Time until `bytes` have arrived.
     pub fn transfer_time(&self, bytes: u64) -> Duration {
-        Duration::try_from_secs_f64(bytes as f64 / self.bandwidth).unwrap_or(Duration::MAX)
+        self.transfer_seconds(bytes as f64)
+    }
+
+    /// The same for a mean number of bytes.
+    pub(crate) fn transfer_seconds(&self, bytes: f64) -> Duration {
+        if bytes <= 0.0 {
+            return Duration::ZERO;
+        }
+        Duration::try_from_secs_f64(bytes / self.bandwidth).unwrap_or(Duration::MAX)
+    }
+
+    /// Bandwidth x round trip: the bytes that fill the link, the right-hand side of the paper's equation 3.
+    pub fn product(&self) -> f64 {
+        self.bandwidth * self.round_trip.as_secs_f64()
     }
 
     /// Whether a page that is needed now and lies `bytes_ahead` bytes ahead in the stream is better requested at once.

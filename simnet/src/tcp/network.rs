@@ -74,6 +74,7 @@ enum Kind {
     SynAck,
     Data(Flow, Range<u64>),
     Ack(Flow, Ack),
+    Reset,
 }
 
 /// A packet on the link.
@@ -113,6 +114,10 @@ struct Connection {
     /// When the server answered the SYN; it sends nothing before the client's next packet.
     syn_ack_sent: Option<Time>,
     is_server_up: bool,
+    /// The client has closed it and reads nothing more.
+    is_closed: bool,
+    /// The server knows.
+    is_reset: bool,
 }
 
 #[derive(Debug)]
@@ -175,6 +180,8 @@ impl TcpNetwork {
             syn_sent: self.now,
             syn_ack_sent: None,
             is_server_up: false,
+            is_closed: false,
+            is_reset: false,
         });
         self.transmit(index, Kind::Syn);
         ConnectionId(index)
@@ -190,6 +197,19 @@ impl TcpNetwork {
         }
         self.pump(connection.0);
         id
+    }
+
+    /// Closes a connection now, whatever is under way. What the server has sent until it hears of that still takes the link's time;
+    /// there are no more events of this connection.
+    pub fn close(&mut self, connection: ConnectionId) {
+        if !std::mem::replace(&mut self.connections[connection.0].is_closed, true) {
+            self.events.retain(|event| match event {
+                Event::Connected { connection: of, .. } | Event::Arrived { connection: of, .. } => {
+                    *of != connection
+                }
+            });
+            self.transmit(connection.0, Kind::Reset);
+        }
     }
 
     /// Lets time pass until something happens that the client notices, but not beyond `until`: the event, or `None` when it is
@@ -211,15 +231,16 @@ impl TcpNetwork {
     }
 
     fn next_time(&self) -> Option<Time> {
-        let timers = self.connections.iter().filter_map(|connection| {
-            let handshake = match connection.client {
-                Handshake::Client(repeat, _) => Some(repeat),
-                Handshake::Done => None,
-            };
-            let halves =
-                connection.halves.iter().flat_map(|half| [half.sender.timer(), half.receiver.ack_at]);
-            halves.chain([handshake]).flatten().min()
-        });
+        let timers =
+            self.connections.iter().filter(|connection| !connection.is_reset).filter_map(|connection| {
+                let handshake = match connection.client {
+                    Handshake::Client(repeat, _) => Some(repeat),
+                    Handshake::Done => None,
+                };
+                let halves =
+                    connection.halves.iter().flat_map(|half| [half.sender.timer(), half.receiver.ack_at]);
+                halves.chain([handshake]).flatten().min()
+            });
         let thinking = self.thinking.peek().map(|first| first.0.0);
         timers.chain(thinking).chain(self.up.next()).chain(self.down.next()).min()
     }
@@ -237,6 +258,9 @@ impl TcpNetwork {
         {
             self.thinking.pop();
             let Pending { connection, request, .. } = self.requests[index];
+            if self.connections[connection].is_reset {
+                continue;
+            }
             let down = &mut self.connections[connection].halves[Flow::Down as usize];
             down.stream.push(RequestId(index), request.response_bytes, request.urgency);
             self.pump(connection);
@@ -249,6 +273,9 @@ impl TcpNetwork {
     fn run_timers(&mut self, index: usize) {
         let now = self.now;
         let connection = &mut self.connections[index];
+        if connection.is_reset {
+            return;
+        }
         if let Handshake::Client(repeat, wait) = connection.client
             && repeat <= now
         {
@@ -276,6 +303,9 @@ impl TcpNetwork {
     fn at_server(&mut self, packet: Wire) {
         let (index, now) = (packet.connection, self.now);
         let connection = &mut self.connections[index];
+        if connection.is_reset {
+            return;
+        }
         if !matches!(packet.kind, Kind::Syn) && !connection.is_server_up {
             connection.is_server_up = true;
             if let Some(sent) = connection.syn_ack_sent {
@@ -298,6 +328,7 @@ impl TcpNetwork {
                 }
             }
             Kind::Ack(flow, ack) => connection.halves[flow as usize].sender.on_ack(now, &ack),
+            Kind::Reset => connection.is_reset = true,
             Kind::SynAck => {}
         }
         self.pump(index);
@@ -306,6 +337,13 @@ impl TcpNetwork {
     fn at_client(&mut self, packet: Wire) {
         let (index, now) = (packet.connection, self.now);
         let connection = &mut self.connections[index];
+        if connection.is_closed {
+            // Answered by another reset, should the first have been lost.
+            if !connection.is_reset {
+                self.transmit(index, Kind::Reset);
+            }
+            return;
+        }
         match packet.kind {
             Kind::SynAck => {
                 if connection.client != Handshake::Done {
@@ -328,7 +366,7 @@ impl TcpNetwork {
                 }));
             }
             Kind::Ack(flow, ack) => connection.halves[flow as usize].sender.on_ack(now, &ack),
-            Kind::Syn => {}
+            Kind::Syn | Kind::Reset => {}
         }
         self.pump(index);
     }
@@ -344,6 +382,9 @@ impl TcpNetwork {
 
     /// Sends what may be sent, in both directions.
     fn pump(&mut self, index: usize) {
+        if self.connections[index].is_reset {
+            return;
+        }
         for flow in [Flow::Up, Flow::Down] {
             loop {
                 let connection = &mut self.connections[index];
@@ -369,6 +410,7 @@ impl TcpNetwork {
             Kind::SynAck => (SYN_BYTES, false),
             Kind::Data(flow, bytes) => (bytes.end - bytes.start, *flow == Flow::Up),
             Kind::Ack(flow, ack) => (ack.beyond.map_or(0, |_| SACK_BYTES), *flow == Flow::Down),
+            Kind::Reset => (0, true),
         };
         let packet = Wire { connection, kind, size: self.config.header + extra };
         let chain = if is_up { &mut self.up } else { &mut self.down };
