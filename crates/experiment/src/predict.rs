@@ -12,7 +12,7 @@ use crate::results::{Outcome, Row, one_line};
 use crate::scenario::Scheme;
 
 /// What the simulator says of a cell.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Forecast {
     /// Start to the program's end, ms.
     pub total_ms: f64,

@@ -227,7 +227,8 @@ impl Tools<'_> {
                 fs::File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut magic));
             read.is_ok() && magic == *b"\x7fELF"
         };
-        candidates.into_iter().filter_map(|path| path.canonicalize().ok()).find(is_elf)
+        // Not resolved: some programs are several, by the name that they are called by.
+        candidates.into_iter().filter_map(|path| std::path::absolute(path).ok()).find(is_elf)
     }
 
     fn missing(&self, location: &Location) -> String {

@@ -185,7 +185,7 @@ fn forecast_all(
         None => Err("the program is not there".to_owned()),
         Some(Err(why)) => Err(why.clone()),
         Some(Ok(model)) => {
-            tools.scenario.link(cell.point).and_then(|link| model.forecast(cell.scheme, &link))
+            tools.scenario.link(cell.point).map(|link| model.forecast(cell.scheme, &link))
         }
     };
     cells.iter().map(one).collect()

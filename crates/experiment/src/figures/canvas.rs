@@ -15,6 +15,9 @@ pub(super) const WIDTH: u32 = 640;
 /// The colour of text and axes. The report replaces exactly this one on dark ground.
 pub(super) const INK: RGBColor = RGBColor(0, 0, 0);
 
+/// The library divides sizes of fonts by this, for what it takes to be the height of a letter.
+const SCALE: f64 = 1.24;
+
 /// Grid lines.
 pub(super) const FAINT: RGBColor = RGBColor(0xC0, 0xC0, 0xC0);
 
@@ -36,7 +39,7 @@ pub(super) fn figure(
         draw(&root).and_then(|()| Ok(root.present()?))
     };
     drawn.map_err(|error| ExperimentError::Figure { name: name.to_owned(), why: error.to_string() })?;
-    Ok(Figure { name: name.to_owned(), kind, title: title.to_owned(), svg: with_title(&svg, title) })
+    Ok(Figure { name: name.to_owned(), kind, svg: with_title(&svg, title) })
 }
 
 /// A title that screen readers read and browsers show.
@@ -53,7 +56,7 @@ fn with_title(svg: &str, title: &str) -> String {
 
 /// Text of a size, by where it is anchored.
 pub(super) fn style(size: f64, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
-    (FontFamily::SansSerif, size).into_font().color(&INK).pos(Pos::new(horizontal, vertical))
+    (FontFamily::SansSerif, size * SCALE).into_font().color(&INK).pos(Pos::new(horizontal, vertical))
 }
 
 /// Writes text at a place.

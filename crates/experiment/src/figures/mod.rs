@@ -22,8 +22,6 @@ pub(crate) struct Figure {
     pub name: String,
     /// Which group of figures it belongs to.
     pub kind: Kind,
-    /// What it shows.
-    pub title: String,
     /// The SVG.
     pub svg: String,
 }
