@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
@@ -12,6 +13,8 @@ use pagein_loader::Failure;
 use pagein_model::Policy;
 use pagein_profile::linker::Linker;
 use pagein_profile::order;
+use pagein_simnet::queue::{LossModel, QueueLimit};
+use pagein_simnet::units::{Bandwidth, parse_duration};
 use pagein_source::Location;
 
 /// Run a large program straight from a web server or a directory: it starts at once, and its pages come in when they are
@@ -41,6 +44,7 @@ pub(crate) enum Command {
     Run(Run),
     Inspect(Inspect),
     Verify(Verify),
+    Plan(Plan),
     Profile(Profile),
     Relayout(Relayout),
     Layout(Layout),
@@ -206,6 +210,48 @@ pub(crate) struct Verify {
     /// http://HOST/IMAGE, https://HOST/IMAGE or a directory
     #[arg(value_name = "IMAGE", value_parser = Location::parse)]
     pub(crate) source: Location,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Predict how long a program would take to start over a link, for each policy, and show what `auto` would do
+///
+/// The loader's requests, decisions and installations are replayed in virtual time, TCP's connection set-up and slow start
+/// included, with the touches and times of a recorded run. Nothing but the manifest and the tables of the image is fetched.
+/// Without a trace the program is taken to touch the hot pages in their order and to need no time of its own.
+#[derive(clap::Args)]
+#[command(after_help = "The floor is what no loader could do better: the round trips of a connection and a request, then the compressed pages
+that the job touches, in that order, while the program computes.
+
+Examples:
+  pagein plan images/git --bandwidth 10mbit --rtt 20ms
+  pagein plan http://127.0.0.1:8080/git --bandwidth 1mbit --rtt 100ms --trace log.trace --trace status.trace
+  pagein plan images/git --bandwidth 10mbit --rtt 20ms --json | jq '.jobs[0].policies[] | [.policy, .total_ms]'")]
+pub(crate) struct Plan {
+    /// http://HOST/IMAGE, https://HOST/IMAGE or a directory
+    #[arg(value_name = "IMAGE", value_parser = Location::parse)]
+    pub(crate) source: Location,
+    /// Rate of the link in both directions, IP headers included, such as 10mbit
+    #[arg(long, value_name = "RATE")]
+    pub(crate) bandwidth: Bandwidth,
+    /// Round trip time without queues, half of it in each direction, such as 20ms
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) rtt: Duration,
+    /// Rate to the server, if it differs
+    #[arg(long, value_name = "RATE")]
+    pub(crate) uplink: Option<Bandwidth>,
+    /// Packets lost in each direction: 1%, or bursts as burst:ENTER,LEAVE[,LOSS WHILE BAD[,LOSS WHILE GOOD]]
+    #[arg(long, value_name = "LOSS")]
+    pub(crate) loss: Option<LossModel>,
+    /// What may wait in front of each direction: 64KiB, 100p (packets) or unlimited [default: what passes in a round trip or
+    /// 20 ms, at least 48 kB]
+    #[arg(long, value_name = "LENGTH")]
+    pub(crate) queue: Option<QueueLimit>,
+    /// A run of the program, as `pagein record` wrote it: the job to predict. It need not be one that the image was cut with; may
+    /// be given several times
+    #[arg(short, long = "trace", value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -15,13 +15,13 @@ use crate::{
 };
 
 /// Bytes of the head of a request: `GET /IMAGE/OBJECT HTTP/1.1` with `accept-encoding`, `user-agent`, `accept` and `host`.
-const REQUEST_HEAD: u64 = 130;
+const REQUEST_HEAD: u64 = 120;
 /// A `range` field.
-const RANGE_FIELD: u64 = 25;
+const RANGE_FIELD: u64 = 26;
 /// Bytes of the head of a response with status 200, as `pagein serve` sends it.
-const RESPONSE_HEAD: u64 = 330;
+const RESPONSE_HEAD: u64 = 275;
 /// What status 206 adds: `content-range`.
-const CONTENT_RANGE_FIELD: u64 = 45;
+const CONTENT_RANGE_FIELD: u64 = 53;
 
 /// A request of the loader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,6 +5,7 @@ mod experiment;
 mod image;
 mod inspect;
 mod layout;
+mod plan;
 mod profile;
 mod relayout;
 mod run;
@@ -31,6 +32,7 @@ pub(crate) fn dispatch(args: Args, started: Instant) -> Result<ExitCode, Failure
         Command::Run(args) => run::run(args, started),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Verify(args) => verify::verify(&args),
+        Command::Plan(args) => plan::plan(&args),
         Command::Profile(args) => profile::profile(args),
         Command::Relayout(args) => relayout::relayout(&args),
         Command::Layout(args) => layout::layout(&args),
