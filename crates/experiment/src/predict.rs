@@ -50,7 +50,8 @@ impl Model {
     /// Reads what was prepared for a program.
     pub(crate) fn load(directory: &Directory, name: &str) -> Result<Self, String> {
         let image = directory.images().join(name);
-        let read = |path: &std::path::Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+        let read =
+            |path: &std::path::Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
         let damaged = |error: ImageError| format!("{}: {error}", image.display());
         let hot = read(&image.join(object::HOT))?;
         let header = hot.get(..HEADER_LEN).ok_or("the hot object is cut")?;

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -15,17 +15,20 @@ pub(crate) struct Progress {
 
 #[derive(Debug)]
 struct State {
-    started: Instant,
     done: usize,
     total: usize,
     /// Estimated seconds of the runs done in this session, and of those to come.
     done_weight: f64,
     left_weight: f64,
+    /// Seconds that those done really took, one after the other.
+    took: f64,
+    /// Runs at the same time.
+    parallel: f64,
 }
 
 impl Progress {
     /// `done` of `total` runs are there already; `weight` is the estimate, in seconds, for all that are to come.
-    pub(crate) fn new(done: usize, total: usize, weight: f64) -> Self {
+    pub(crate) fn new(done: usize, total: usize, weight: f64, parallel: u32) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let template = "{bar:24} {pos}/{len} runs, {msg}";
             let style = ProgressStyle::with_template(template).expect("the template is well-formed");
@@ -33,7 +36,14 @@ impl Progress {
             bar.set_message("starting");
             bar
         });
-        let state = State { started: Instant::now(), done, total, done_weight: 0.0, left_weight: weight };
+        let state = State {
+            done,
+            total,
+            done_weight: 0.0,
+            left_weight: weight,
+            took: 0.0,
+            parallel: f64::from(parallel),
+        };
         Self { bar, state: Mutex::new(state) }
     }
 
@@ -46,12 +56,13 @@ impl Progress {
     }
 
     /// A run has ended.
-    pub(crate) fn finished(&self, what: &str, outcome: &Result<f64, &str>, weight: f64) {
+    pub(crate) fn finished(&self, what: &str, outcome: &Result<f64, &str>, weight: f64, took: Duration) {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         state.done += 1;
         state.done_weight += weight;
         state.left_weight = (state.left_weight - weight).max(0.0);
-        let left = remaining(state.started.elapsed(), state.done_weight, state.left_weight);
+        state.took += took.as_secs_f64();
+        let left = shown(state.remaining());
         let left = if state.done == state.total { "done".to_owned() } else { format!("about {left} left") };
         if let Some(bar) = &self.bar {
             bar.set_position(state.done as u64);
@@ -75,8 +86,16 @@ impl Progress {
     }
 }
 
-fn remaining(elapsed: Duration, done: f64, left: f64) -> String {
-    let seconds = if done > 0.0 { elapsed.as_secs_f64() * left / done } else { left };
+impl State {
+    /// Seconds: the estimate for what is left, corrected by how long the runs so far took against theirs.
+    fn remaining(&self) -> f64 {
+        let factor = if self.done_weight > 0.0 { self.took / self.done_weight } else { 1.0 };
+        let at_once = self.parallel.min((self.total - self.done) as f64).max(1.0);
+        self.left_weight * factor / at_once
+    }
+}
+
+fn shown(seconds: f64) -> String {
     match seconds as u64 {
         0..100 => format!("{seconds:.0} s"),
         100..6000 => format!("{:.0} min", seconds / 60.0),
@@ -90,9 +109,12 @@ mod tests {
 
     #[test]
     fn what_is_left_follows_from_what_was_done() {
-        // A tenth of the work took half a minute, on however many threads.
-        assert_eq!(remaining(Duration::from_secs(30), 10.0, 90.0), "5 min");
-        assert_eq!(remaining(Duration::from_secs(10), 10.0, 5.0), "5 s");
-        assert_eq!(remaining(Duration::ZERO, 0.0, 7200.0), "2.0 h");
+        let mut state =
+            State { done: 4, total: 8, done_weight: 10.0, left_weight: 90.0, took: 20.0, parallel: 3.0 };
+        assert_eq!(shown(state.remaining()), "60 s", "twice as long as estimated, three at a time");
+        state.done = 7;
+        assert_eq!(shown(state.remaining()), "3 min", "the last one is alone");
+        (state.done_weight, state.took, state.left_weight) = (0.0, 0.0, 7200.0);
+        assert_eq!(shown(state.remaining()), "2.0 h", "nothing is known yet");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pagein_image::Digest;
 
@@ -184,9 +184,7 @@ fn forecast_all(
     let one = |cell: &Cell| match models.get(cell.program.as_str()) {
         None => Err("the program is not there".to_owned()),
         Some(Err(why)) => Err(why.clone()),
-        Some(Ok(model)) => {
-            tools.scenario.link(cell.point).map(|link| model.forecast(cell.scheme, &link))
-        }
+        Some(Ok(model)) => tools.scenario.link(cell.point).map(|link| model.forecast(cell.scheme, &link)),
     };
     cells.iter().map(one).collect()
 }
@@ -225,9 +223,10 @@ impl Session<'_> {
         let done = std::sync::Arc::new(AtomicUsize::new(kept));
         tell_when_interrupted(&done, all.len());
         let weight: f64 = missing.iter().map(|&task| self.weight(task)).sum();
-        let progress = Progress::new(kept, all.len(), weight);
+        let progress = Progress::new(kept, all.len(), weight, self.tools.scenario.parallel);
         let results = Mutex::new(results);
         let outcome = work_through(missing, self.tools.scenario.parallel as usize, |task| {
+            let started = Instant::now();
             let row = self.make(task);
             let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             results.append(&row)?;
@@ -240,7 +239,7 @@ impl Session<'_> {
             let cell = &self.cells[task.cell];
             let mode = if cell.mode == Mode::Simulated { " (simulated)" } else { "" };
             let shown = format!("{cell}{mode}, run {} of {}", task.repeat, cell.repeats);
-            progress.finished(&shown, &outcome, self.weight(task));
+            progress.finished(&shown, &outcome, self.weight(task), started.elapsed());
             Ok(())
         });
         progress.end();

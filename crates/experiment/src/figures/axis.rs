@@ -65,6 +65,7 @@ impl Axis {
             0.0 | 9.95.. => 0,
             0.95..9.95 => usize::from((value - value.round()).abs() > 0.01),
             0.095..0.95 => 1 + usize::from((value * 10.0 - (value * 10.0).round()).abs() > 0.01),
+            0.0095..0.095 => 2,
             _ => 3,
         };
         match unit {
@@ -86,7 +87,11 @@ mod tests {
     #[test]
     fn ticks_are_round_and_cover_the_values() {
         assert_eq!(labels(&[-12.0, 80.0], false, "%"), ["-20 %", "0 %", "20 %", "40 %", "60 %", "80 %"]);
-        assert_eq!(labels(&[0.2, 90.0], true, "s"), ["0.1 s", "1 s", "10 s", "100 s"][..].to_vec());
+        assert_eq!(labels(&[0.02, 90.0], true, "s"), ["0.01 s", "0.1 s", "1 s", "10 s", "100 s"]);
+        assert_eq!(
+            labels(&[0.2, 90.0], true, "s"),
+            ["0.1 s", "0.3 s", "1 s", "3 s", "10 s", "30 s", "100 s"]
+        );
         assert_eq!(labels(&[1.1, 4.0], true, "x"), ["1x", "2x", "5x"]);
         assert_eq!(Axis::covering([f64::NAN, 0.0].into_iter(), true), None);
     }
