@@ -92,7 +92,7 @@ mod tests {
             labels(&[0.2, 90.0], true, "s"),
             ["0.1 s", "0.3 s", "1 s", "3 s", "10 s", "30 s", "100 s"]
         );
-        assert_eq!(labels(&[1.1, 4.0], true, "x"), ["1x", "2x", "5x"]);
+        assert_eq!(labels(&[1.1, 4.0], true, "x"), ["1x", "1.5x", "2x", "3x", "5x"]);
         assert_eq!(Axis::covering([f64::NAN, 0.0].into_iter(), true), None);
     }
 

@@ -72,8 +72,8 @@ pub(super) fn legend(area: &Area<'_>, entries: &[(&str, RGBColor)], at: (i32, i3
     for (name, colour) in entries {
         area.draw(&Rectangle::new([(x, at.1 - 5), (x + 12, at.1 + 5)], colour.filled()))?;
         write(area, name, (x + 16, at.1), &text)?;
-        // Sans-serif letters of 12 units are 6.5 wide in the mean.
-        x += 16 + (name.len() as f64 * 6.6) as i32 + 14;
+        // Sans-serif letters of 12 units are 7 wide in the mean.
+        x += 16 + (name.len() as f64 * 7.4) as i32 + 14;
     }
     Ok(())
 }

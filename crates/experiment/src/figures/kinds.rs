@@ -54,7 +54,7 @@ pub(super) fn draw(
     summaries: &[CellSummary],
     program: &str,
 ) -> Result<Option<Figure>, ExperimentError> {
-    const LEFT: i32 = 112;
+    const LEFT: i32 = 122;
     const RIGHT: i32 = 150;
     const TOP: i32 = 56;
     const ROW: i32 = 26;

@@ -16,7 +16,7 @@ const HEIGHT: u32 = 520;
 const LEFT: i32 = 66;
 const TOP: i32 = 52;
 const BOTTOM: i32 = 44;
-const RIGHT: i32 = 14;
+const RIGHT: i32 = 26;
 
 /// A dot for each measured cell; `None` if nothing was measured and predicted.
 pub(super) fn draw(summaries: &[CellSummary]) -> Result<Option<Figure>, ExperimentError> {

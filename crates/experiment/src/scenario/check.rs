@@ -1,14 +1,19 @@
 //! What only several values together can get wrong, and ranges.
 
-use std::ops::{Range, RangeInclusive};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
+use pagein_simnet::queue::{Jitter, LossModel, QueueLimit};
+use pagein_simnet::units::Bandwidth;
 use toml::Spanned;
 
 use super::error::Mistake;
 use super::raw;
-use super::value::{Text, Time};
-use super::{Conditions, LinkPoint, Location, Mode, Override, Program, Scenario, Scheme, net_args};
+use super::raw::Written;
+use super::value::Time;
+use super::{Conditions, LinkPoint, Location, Override, Program, Scenario, Scheme, net_args};
 
 /// More cells than anybody has the time for are a mistake; they would also make the report unreadable.
 const MAX_CELLS: usize = 100_000;
@@ -32,12 +37,12 @@ pub(super) fn check(file: raw::File) -> Result<Scenario, Mistake> {
         }
     }
     let policies = match file.policies {
-        Some(list) => distinct(list, "policy", |text| text.value)?,
+        Some(list) => distinct(list, "policy", |scheme: Scheme| scheme)?,
         None => Scheme::all().filter(|scheme| scheme.0.is_some()).collect(),
     };
     let bandwidths_span = file.links.bandwidths.span();
-    let mut bandwidths = distinct(file.links.bandwidths, "bandwidth", |text| text.value.bits_per_second())?;
-    let mut rtts = distinct(file.links.rtts, "round trip", |text: &Text<Time>| text.value.0)?;
+    let mut bandwidths = distinct(file.links.bandwidths, "bandwidth", Bandwidth::bits_per_second)?;
+    let mut rtts = distinct(file.links.rtts, "round trip", |time: Time| time.0)?;
     bandwidths.sort_unstable();
     rtts.sort_unstable();
     if bandwidths.len() * rtts.len() * policies.len() * programs.len() > MAX_CELLS {
@@ -45,10 +50,10 @@ pub(super) fn check(file: raw::File) -> Result<Scenario, Mistake> {
         return Err(Mistake::new(bandwidths_span, why));
     }
     let conditions = Conditions {
-        loss: text(file.links.loss.as_ref()),
-        queue: text(file.links.queue.as_ref()),
-        jitter: text(file.links.jitter.as_ref()),
-        uplink: text(file.links.uplink.as_ref()),
+        loss: text::<LossModel>(file.links.loss)?,
+        queue: text::<QueueLimit>(file.links.queue)?,
+        jitter: text::<Jitter>(file.links.jitter)?,
+        uplink: text::<Bandwidth>(file.links.uplink)?,
         congestion: congestion(file.links.congestion)?,
     };
     let scenario = Scenario {
@@ -135,18 +140,22 @@ fn file_name(text: Spanned<String>, what: &str) -> Result<String, Mistake> {
     Ok(text.into_inner())
 }
 
+fn read<T: FromStr<Err: Display>>(written: &Written) -> Result<T, Mistake> {
+    written.get_ref().parse().map_err(|error: T::Err| Mistake::new(written.span(), error.to_string()))
+}
+
 /// The values of a list that must have at least one and none twice.
-fn distinct<T, U: PartialEq>(
-    list: Spanned<Vec<Spanned<Text<T>>>>,
+fn distinct<T: FromStr<Err: Display>, U: PartialEq>(
+    list: Spanned<Vec<Written>>,
     what: &str,
-    value: impl Fn(&Text<T>) -> U,
+    value: impl Fn(T) -> U,
 ) -> Result<Vec<U>, Mistake> {
     let span = list.span();
     let mut values = Vec::new();
     for item in list.into_inner() {
-        let one = value(item.get_ref());
+        let one = value(read(&item)?);
         if values.contains(&one) {
-            let why = format!("the {what} {:?} is there twice", item.get_ref().text);
+            let why = format!("the {what} {:?} is there twice", item.get_ref());
             return Err(Mistake::new(item.span(), why));
         }
         values.push(one);
@@ -172,9 +181,9 @@ fn within<T: PartialOrd + std::fmt::Display>(
     Err(Mistake::new(given.span(), why))
 }
 
-fn time_limit(given: Option<Spanned<Text<Time>>>) -> Result<Duration, Mistake> {
+fn time_limit(given: Option<Written>) -> Result<Duration, Mistake> {
     let Some(given) = given else { return Ok(Duration::from_secs(600)) };
-    let limit = given.get_ref().value.0;
+    let Time(limit) = read(&given)?;
     if limit < Duration::from_millis(100) {
         return Err(Mistake::new(
             given.span(),
@@ -184,8 +193,11 @@ fn time_limit(given: Option<Spanned<Text<Time>>>) -> Result<Duration, Mistake> {
     Ok(limit)
 }
 
-fn text<T>(given: Option<&Spanned<Text<T>>>) -> Option<String> {
-    given.map(|given| given.get_ref().text.clone())
+/// A value that `pagein net` reads again; it is only checked here.
+fn text<T: FromStr<Err: Display>>(given: Option<Written>) -> Result<Option<String>, Mistake> {
+    let Some(given) = given else { return Ok(None) };
+    read::<T>(&given)?;
+    Ok(Some(given.into_inner()))
 }
 
 fn congestion(given: Option<Spanned<String>>) -> Result<Option<String>, Mistake> {
@@ -200,17 +212,16 @@ fn congestion(given: Option<Spanned<String>>) -> Result<Option<String>, Mistake>
 }
 
 fn one_override(raw: Spanned<raw::Override>, scenario: &Scenario) -> Result<Override, Mistake> {
-    fn known<T, U: PartialEq>(
-        items: Vec<Spanned<T>>,
+    fn known<T: FromStr<Err: Display>, U: PartialEq>(
+        items: Vec<Written>,
         grid: &[U],
         what: &str,
         value: impl Fn(T) -> U,
     ) -> Result<Vec<U>, Mistake> {
-        let one = |item: Spanned<T>| {
-            let span: Range<usize> = item.span();
-            let value = value(item.into_inner());
+        let one = |item: Written| {
+            let value = value(read(&item)?);
             let why = || format!("no cell has this {what}; name one that the scenario has");
-            if grid.contains(&value) { Ok(value) } else { Err(Mistake::new(span, why())) }
+            if grid.contains(&value) { Ok(value) } else { Err(Mistake::new(item.span(), why())) }
         };
         items.into_iter().map(one).collect()
     }
@@ -225,13 +236,11 @@ fn one_override(raw: Spanned<raw::Override>, scenario: &Scenario) -> Result<Over
         None => None,
     };
     Ok(Override {
-        programs: known(raw.programs, &names, "program", |name| name)?,
-        policies: known(raw.policies, &scenario.policies, "policy", |text| text.value)?,
-        bandwidths: known(raw.bandwidths, &scenario.bandwidths, "bandwidth", |text| {
-            text.value.bits_per_second()
-        })?,
-        rtts: known(raw.rtts, &scenario.rtts, "round trip", |text| text.value.0)?,
-        mode: raw.mode as Option<Mode>,
+        programs: known(raw.programs, &names, "program", |name: String| name)?,
+        policies: known(raw.policies, &scenario.policies, "policy", |scheme: Scheme| scheme)?,
+        bandwidths: known(raw.bandwidths, &scenario.bandwidths, "bandwidth", Bandwidth::bits_per_second)?,
+        rtts: known(raw.rtts, &scenario.rtts, "round trip", |time: Time| time.0)?,
+        mode: raw.mode,
         repeats,
         skip: raw.skip,
     })

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use pagein_simnet::queue::{Jitter, LossModel, QueueLimit};
-use pagein_simnet::units::Bandwidth;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::value::{Scheme, Text, Time};
 use super::{Compare, Mode};
+
+/// A value that is written as text, and its place; [`check`](super::check) reads it, since the place that the library gives an
+/// error inside a list is that of the list.
+pub(super) type Written = Spanned<String>;
 
 pub(super) fn read(text: &str) -> Result<File, toml::de::Error> {
     toml::from_str(text)
@@ -27,9 +28,9 @@ pub(super) struct File {
     pub(super) parallel: Option<Spanned<u32>>,
     #[serde(default = "one")]
     pub(super) seed: u64,
-    pub(super) time_limit: Option<Spanned<Text<Time>>>,
+    pub(super) time_limit: Option<Written>,
     pub(super) level: Option<Spanned<i32>>,
-    pub(super) policies: Option<Spanned<Vec<Spanned<Text<Scheme>>>>>,
+    pub(super) policies: Option<Spanned<Vec<Written>>>,
     pub(super) links: Links,
     #[serde(rename = "program")]
     pub(super) programs: Spanned<Vec<Program>>,
@@ -48,12 +49,12 @@ fn one() -> u64 {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Links {
-    pub(super) bandwidths: Spanned<Vec<Spanned<Text<Bandwidth>>>>,
-    pub(super) rtts: Spanned<Vec<Spanned<Text<Time>>>>,
-    pub(super) loss: Option<Spanned<Text<LossModel>>>,
-    pub(super) queue: Option<Spanned<Text<QueueLimit>>>,
-    pub(super) jitter: Option<Spanned<Text<Jitter>>>,
-    pub(super) uplink: Option<Spanned<Text<Bandwidth>>>,
+    pub(super) bandwidths: Spanned<Vec<Written>>,
+    pub(super) rtts: Spanned<Vec<Written>>,
+    pub(super) loss: Option<Written>,
+    pub(super) queue: Option<Written>,
+    pub(super) jitter: Option<Written>,
+    pub(super) uplink: Option<Written>,
     pub(super) congestion: Option<Spanned<String>>,
 }
 
@@ -80,11 +81,11 @@ pub(super) struct Override {
     #[serde(default)]
     pub(super) programs: Vec<Spanned<String>>,
     #[serde(default)]
-    pub(super) policies: Vec<Spanned<Text<Scheme>>>,
+    pub(super) policies: Vec<Written>,
     #[serde(default)]
-    pub(super) bandwidths: Vec<Spanned<Text<Bandwidth>>>,
+    pub(super) bandwidths: Vec<Written>,
     #[serde(default)]
-    pub(super) rtts: Vec<Spanned<Text<Time>>>,
+    pub(super) rtts: Vec<Written>,
     pub(super) mode: Option<Mode>,
     pub(super) repeats: Option<Spanned<u32>>,
     #[serde(default)]

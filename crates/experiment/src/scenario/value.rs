@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pagein_model::Policy;
 use pagein_simnet::units::{UnitError, parse_duration};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Serialize, Serializer};
 
 /// A policy, or `auto`: what `pagein run --policy` takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,20 +61,5 @@ impl FromStr for Time {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         parse_duration(text).map(Self)
-    }
-}
-
-/// Reads a `T` from a string; the text is kept.
-#[derive(Debug, Clone)]
-pub(super) struct Text<T> {
-    pub(super) text: String,
-    pub(super) value: T,
-}
-
-impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let value = text.parse().map_err(de::Error::custom)?;
-        Ok(Self { text, value })
     }
 }
