@@ -121,6 +121,7 @@ impl Recording<'_> {
                     digest: Digest::of(self.map),
                     command: argv.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
                     reads_self: false,
+                    ended_us: None,
                     touches: Vec::new(),
                 },
                 self_reads: SelfReads::watch(self.path, self.front.pid()),
@@ -219,7 +220,11 @@ impl Pager for Recorder<'_> {
 
     fn program_ended(&self) {
         if let Some(mut finish) = lock(&self.ended).take() {
-            finish.trace.touches = std::mem::take(&mut lock(&self.state).touches);
+            {
+                let mut state = lock(&self.state);
+                finish.trace.ended_us = Some(state.started.elapsed().as_micros() as u64);
+                finish.trace.touches = std::mem::take(&mut state.touches);
+            }
             finish.trace.reads_self = finish.self_reads.is_some_and(|watch| watch.seen());
             // If the waiting process has gone, nobody wants the trace.
             let _ = finish.pipe.write_all(finish.trace.to_string().as_bytes());

@@ -58,6 +58,8 @@ pub struct Trace {
     pub command: Vec<String>,
     /// The program opened its own file while it ran.
     pub reads_self: bool,
+    /// Microseconds from the first instruction to the program's end; `None` if it is not known.
+    pub ended_us: Option<u64>,
     /// The first touches in order.
     pub touches: Vec<FirstTouch>,
 }
@@ -70,6 +72,7 @@ impl Default for Trace {
             digest: Digest::of(b""),
             command: Vec::new(),
             reads_self: false,
+            ended_us: None,
             touches: Vec::new(),
         }
     }
@@ -101,6 +104,9 @@ impl fmt::Display for Trace {
         writeln!(f, "digest {}", self.digest)?;
         writeln!(f, "command {}", serde_json::to_string(&self.command).map_err(|_| fmt::Error)?)?;
         writeln!(f, "reads-self {}", if self.reads_self { "yes" } else { "no" })?;
+        if let Some(ended_us) = self.ended_us {
+            writeln!(f, "ended {ended_us}")?;
+        }
         writeln!(f, "touches {}", self.touches.len())?;
         writeln!(f, "# microseconds page access process thread")?;
         let mut lines = String::new();
@@ -132,6 +138,7 @@ impl FromStr for Trace {
             "no" => false,
             _ => return Err(lines.error("reads-self is yes or no")),
         };
+        let ended_us = lines.optional_number("ended")?;
         let announced: usize = lines.number("touches")?;
         let mut touches = Vec::new();
         let mut seen = std::collections::HashSet::new();
@@ -151,7 +158,7 @@ impl FromStr for Trace {
                 format!("{announced} touches are announced, {} are there: the file is cut", touches.len());
             return Err(lines.error(&why));
         }
-        Ok(Self { program, size, digest, command, reads_self, touches })
+        Ok(Self { program, size, digest, command, reads_self, ended_us, touches })
     }
 }
 
@@ -173,6 +180,7 @@ fn parse_touch(line: &str) -> Option<FirstTouch> {
 }
 
 /// The lines that are neither empty nor comments.
+#[derive(Clone)]
 struct Lines<'a> {
     lines: std::iter::Enumerate<std::str::Lines<'a>>,
     line: usize,
@@ -198,6 +206,14 @@ impl<'a> Lines<'a> {
     fn number<T: FromStr>(&mut self, key: &str) -> Result<T, TraceError> {
         let value = self.field(key)?;
         value.parse().map_err(|_| self.error(&format!("{key} is a number, not {value:?}")))
+    }
+
+    /// The number of a line that need not be there.
+    fn optional_number<T: FromStr>(&mut self, key: &str) -> Result<Option<T>, TraceError> {
+        let before = (self.lines.clone(), self.line);
+        let is_there = self.next().is_some_and(|line| line.split(' ').next() == Some(key));
+        (self.lines, self.line) = before;
+        if is_there { self.number(key).map(Some) } else { Ok(None) }
     }
 
     fn json<T: serde::de::DeserializeOwned>(&mut self, key: &str) -> Result<T, TraceError> {

@@ -9,6 +9,7 @@ prop_compose! {
         program in "\\PC{0,20}",
         command in prop::collection::vec("\\PC{0,10}", 0..4),
         reads_self in any::<bool>(),
+        ended_us in any::<Option<u64>>(),
         touched in prop::collection::btree_map(0u32..1000, (any::<u64>(), 0usize..3, any::<u32>(), any::<u32>()), 0..50),
     ) -> Trace {
         let touches = touched.into_iter().map(|(page, (time_us, access, process, thread))| FirstTouch {
@@ -18,7 +19,7 @@ prop_compose! {
             process,
             thread,
         });
-        Trace { program, size: 1000 * 4096, digest: Digest::of(b"x"), command, reads_self, touches: touches.collect() }
+        Trace { program, size: 1000 * 4096, digest: Digest::of(b"x"), command, reads_self, ended_us, touches: touches.collect() }
     }
 }
 
@@ -54,4 +55,15 @@ fn errors_name_the_line_and_the_remedy() {
     let twice = Trace { size: 8192, ..Trace::default() }.to_string().replace("touches 0", "touches 2")
         + "1 0 r 1 1\n2 0 w 1 1\n";
     assert_eq!(twice.parse::<Trace>().unwrap_err().line, 10);
+    let ended = Trace { ended_us: Some(7), ..Trace::default() }.to_string();
+    let bad = ended.replace("ended 7", "ended soon").parse::<Trace>().unwrap_err();
+    assert!(bad.line == 7 && bad.why.contains("ended is a number"), "{bad}");
+}
+
+#[test]
+fn a_trace_need_not_say_when_the_program_ended() {
+    let ended = Trace { ended_us: Some(7), ..Trace::default() };
+    let older = ended.to_string().replace("ended 7\n", "");
+    assert_eq!(older.parse::<Trace>(), Ok(Trace::default()));
+    assert_eq!(ended.to_string().parse::<Trace>(), Ok(ended));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pagein_image::{Manifest, PageNo};
-use pagein_model::{Access, Trace};
+use pagein_model::{Access, FirstTouch, Trace};
 
 /// A page's first touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,19 +28,20 @@ pub struct Job {
 
 impl Job {
     /// A recorded run. What the recorder's own service of each fault took is not the program's time: the quickest tenth of all
-    /// gaps between touches has nearly nothing else in it, so its upper end is taken off every gap.
+    /// gaps between touches has nearly nothing else in it, so its upper end is taken off every gap. A trace that does not say when
+    /// the program ended is taken to end with its last touch.
     pub fn from_trace(trace: &Trace) -> Self {
         let touches: Vec<_> = trace.touches.iter().filter(|touch| touch.access != Access::Exec).collect();
         let mut before = 0;
-        let gaps: Vec<u64> = touches
-            .iter()
-            .map(|touch| touch.time_us.saturating_sub(std::mem::replace(&mut before, touch.time_us)))
-            .collect();
+        let mut gap =
+            |touch: &&FirstTouch| touch.time_us.saturating_sub(std::mem::replace(&mut before, touch.time_us));
+        let gaps: Vec<u64> = touches.iter().map(&mut gap).collect();
         let service = quantile(&gaps, 0.1);
         let think = |gap: u64| Duration::from_micros(gap.saturating_sub(service));
-        let touches =
-            touches.iter().zip(&gaps).map(|(touch, &gap)| Touch { page: touch.page, think: think(gap) });
-        Self { touches: touches.collect(), rest: Duration::ZERO }
+        let last = touches.last().map_or(0, |touch| touch.time_us);
+        let rest = trace.ended_us.unwrap_or(last).saturating_sub(last);
+        let touch = |(touch, &gap): (&&FirstTouch, _)| Touch { page: touch.page, think: think(gap) };
+        Self { touches: touches.iter().zip(&gaps).map(touch).collect(), rest: Duration::from_micros(rest) }
     }
 
     /// No run is known: every hot page in its order, and no time of the program's own.

@@ -14,6 +14,9 @@ const CUBIC_C: f64 = 0.4;
 /// RFC 9438, 4.6.
 const CUBIC_BETA: f64 = 0.7;
 
+/// What the sending host may hold segments back (`hystart_ack_delay()`, at most this).
+const HYSTART_ACK_DELAY: Duration = Duration::from_millis(1);
+
 /// `HyStart` works from this window on.
 const HYSTART_LOW_WINDOW: u32 = 16;
 
@@ -109,8 +112,12 @@ impl Congestion {
         }
         let least = self.hystart.least.map_or(round_trip, |least| least.min(round_trip));
         self.hystart.least = Some(least);
-        let is_wanted = !self.hystart.is_found && self.is_slow_start() && self.window >= HYSTART_LOW_WINDOW;
-        if is_wanted && self.hystart.update(acked, round_trip, least) {
+        if self.hystart.is_found || !self.is_slow_start() {
+            return;
+        }
+        // Rounds are counted from the first segment on, though nothing is looked for while the window is small.
+        self.hystart.begin_round(acked);
+        if self.window >= HYSTART_LOW_WINDOW && self.hystart.update(acked, round_trip, least) {
             self.threshold = self.window;
         }
     }
@@ -218,17 +225,20 @@ impl Cubic {
 }
 
 impl HyStart {
-    /// True if the queue at the bottleneck has begun to fill.
-    fn update(&mut self, acked: &Acked, round_trip: Duration, least: Duration) -> bool {
+    fn begin_round(&mut self, acked: &Acked) {
         if acked.sequence > self.round_end {
             self.round_end = acked.next;
             (self.round_start, self.last_ack) = (acked.now, acked.now);
             (self.round_least, self.samples) = (None, 0);
         }
+    }
+
+    /// True if the queue at the bottleneck has begun to fill.
+    fn update(&mut self, acked: &Acked, round_trip: Duration, least: Duration) -> bool {
         // The train of acknowledgements of one round has become as long as half a round trip.
         if acked.now.since(self.last_ack) <= HYSTART_ACK_DELTA {
             self.last_ack = acked.now;
-            self.is_found |= acked.now.since(self.round_start) > least / 2;
+            self.is_found |= acked.now.since(self.round_start) > (least + HYSTART_ACK_DELAY) / 2;
         }
         // The round trip has become longer by an eighth, but by 4 ms at least and 16 ms at most.
         let round_least = self.round_least.map_or(round_trip, |least| least.min(round_trip));

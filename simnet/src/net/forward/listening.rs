@@ -1,4 +1,4 @@
-//! Which TCP ports a network namespace listens on: one port's listeners from sock_diag(7), all of them from /proc/net/tcp
+//! Which TCP ports a network namespace listens on: one port's listeners from `sock_diag(7)`, all of them from /proc/net/tcp
 //! (`proc_net_tcp` in the kernel's documentation).
 
 use std::{
@@ -17,7 +17,7 @@ use nix::{
 /// `TCP_LISTEN` of `include/net/tcp_states.h`.
 const LISTEN: &str = "0A";
 
-/// The listeners of the network namespace in which it was opened, asked for through sock_diag(7).
+/// The listeners of the network namespace in which it was opened, asked for through `sock_diag(7)`.
 ///
 /// Every connection request waits for the answer. /proc/net/tcp, which walks the machine's whole table of connections, takes
 /// 10 to 60 ms for it; this takes well under one.
@@ -55,7 +55,7 @@ impl Listening {
     }
 }
 
-/// `SOCK_DIAG_BY_FAMILY` of include/uapi/linux/sock_diag.h.
+/// `SOCK_DIAG_BY_FAMILY` of `include/uapi/linux/sock_diag.h`.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 
 /// `TCP_LISTEN`, as a bit of `idiag_states`.
@@ -75,7 +75,7 @@ fn question(family: u8, port: u16) -> Vec<u8> {
     message
 }
 
-/// The listeners in an answer, which are struct `inet_diag_msg`s behind struct nlmsghdrs, and whether it is the last part.
+/// The listeners in an answer, which are `inet_diag_msg` structures behind `nlmsghdr` ones, and whether it is the last part.
 fn listeners(mut answer: &[u8]) -> io::Result<(Vec<SocketAddr>, bool)> {
     let mut listeners = Vec::new();
     while let Some(header) = answer.first_chunk::<16>() {
