@@ -126,8 +126,9 @@ fn start_times(
         .collect();
     // The floor does not depend on the policy: any cell of a link knows it.
     let floor = |point: &_| {
-        let cells = scenario.policies.iter().filter_map(|&scheme| find(summaries, program, scheme, *point));
-        cells.filter_map(|cell| Some(cell.forecast?.floor_ms / 1e3)).next()
+        let mut cells =
+            scenario.policies.iter().filter_map(|&scheme| find(summaries, program, scheme, *point));
+        cells.find_map(|cell| Some(cell.forecast?.floor_ms / 1e3))
     };
     let floor: Vec<Option<f64>> = points.iter().map(floor).collect();
     if floor.iter().any(Option::is_some) {
