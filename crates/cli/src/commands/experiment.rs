@@ -20,13 +20,13 @@ pub(crate) fn experiment(args: args::Experiment) -> Result<ExitCode, Failure> {
         retry_failed: args.retry_failed,
     };
     let finished = pagein_experiment::run(&config).map_err(failed)?;
-    let mut line = format!("{} runs", finished.runs);
+    let mut parts = vec![format!("{} runs", finished.runs)];
     if finished.failed > 0 {
-        line += &format!(", {} failed", finished.failed);
+        parts.push(format!("{} failed", finished.failed));
     }
     if finished.skipped > 0 {
-        line += &format!(", {} cells skipped", finished.skipped);
+        parts.push(format!("{} cells skipped", finished.skipped));
     }
-    print(&format!("{line}: {}", finished.report.display()))?;
+    print(&format!("{}: {}", parts.join(", "), finished.report.display()))?;
     Ok(ExitCode::from(u8::from(finished.failed > 0)))
 }
