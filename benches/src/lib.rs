@@ -1,4 +1,5 @@
-//! Benchmarks. Parts: `cargo bench -p pagein-benches`; whole runs: the binary `overhead`.
+//! Benchmarks. Parts: `cargo bench -p pagein-benches`; whole runs: the binary `overhead`;
+//! reordered functions: the binary `relayout`.
 //!
 //! | job | file |
 //! |---|---|
@@ -6,8 +7,10 @@
 //! | record, cut and serve them with the `pagein` command | `stage.rs` |
 //! | one run, timed | `measure.rs` |
 //! | medians, tables | `report.rs` |
+//! | startup with reordered functions | `relaid.rs` |
 
 pub mod jobs;
 pub mod measure;
+pub mod relaid;
 pub mod report;
 pub mod stage;

@@ -32,6 +32,11 @@ impl AddressMap {
         self.ranges.iter().map(|(range, _)| range)
     }
 
+    /// The mapped ranges, with the file offset at each one's start.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Range<u64>, FileOffset)> {
+        self.ranges.iter().map(|(range, offset)| (range, *offset))
+    }
+
     /// Follows `mremap(2)`: `len` bytes at `from` are now at `to`, in place of what was there.
     pub(crate) fn remap(&mut self, from: u64, to: u64, len: u64) {
         let moved = self.cut(&(from..from.saturating_add(len)));

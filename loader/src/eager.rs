@@ -1,49 +1,29 @@
 //! The whole file first, then exec: the `original` policy, and the way out where the kernel does not page.
 
-use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use pagein_elf::Program;
-use pagein_image::{Digest, ImageError, Manifest, PAGE_SIZE, object};
+use pagein_image::{ImageError, Manifest, PAGE_SIZE, object};
 use pagein_source::Source;
 
+use crate::cache::{Cache, digest_of, mark_complete};
 use crate::launch::check_interpreter;
 use crate::lazy::runs;
 use crate::publish::Unnamed;
 use crate::stream::ObjectStream;
 use crate::trouble::Trouble;
 
-/// Where the complete file of a program lies in the cache.
-pub(crate) fn complete_path(cache: &Path, manifest: &Manifest) -> PathBuf {
-    cache.join("exe").join(format!("all-{}", &manifest.file_digest.to_string()[..16])).join(&manifest.name)
-}
-
-/// The complete file, if it is in the cache and undamaged.
-pub(crate) fn find_complete(cache: &Path, manifest: &Manifest) -> Option<PathBuf> {
-    let path = complete_path(cache, manifest);
-    let right_size = fs::metadata(&path).ok()?.size() == manifest.file_size;
-    (right_size && digest_of(&fs::File::open(&path).ok()?).ok()? == manifest.file_digest).then_some(path)
-}
-
-fn digest_of(mut file: &fs::File) -> std::io::Result<Digest> {
-    use std::io::Seek as _;
-    file.rewind()?;
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(file)?;
-    Ok(Digest(*hasher.finalize().as_bytes()))
-}
-
 /// Receives all frames of the object `whole` behind its manifest, and puts the file into the cache.
 pub(crate) async fn fetch_complete(
     source: &dyn Source,
     stream: &mut ObjectStream,
     manifest: &Manifest,
-    cache: &Path,
+    cache: &Cache,
 ) -> Result<PathBuf, Trouble> {
     let place = source.describe(object::WHOLE);
     let damaged = |error| Trouble::Image { object: place.clone(), error };
-    let path = complete_path(cache, manifest);
+    let path = cache.complete_path(manifest);
     let unnamed = Unnamed::new(path.parent().expect("it was joined"))?;
     let file = unnamed.file();
     let pages = manifest.whole_pages();
@@ -71,8 +51,9 @@ pub(crate) async fn fetch_complete(
     let program = program.map_err(|error| Trouble::Elf { program: manifest.name.clone(), error })?;
     check_interpreter(&manifest.name, &program)?;
     // A good copy that is there stays: other runs may be about to execute it.
-    if find_complete(cache, manifest).is_none() {
+    if cache.find_complete(manifest).is_none() {
         unnamed.publish(&path)?;
+        mark_complete(&path, manifest.file_digest);
     }
     Ok(path)
 }

@@ -8,12 +8,13 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use pagein_elf::Program;
 use pagein_image::{Digest, PAGE_SIZE, PageNo};
 
+use crate::cache::{Cache, mark_used};
 use crate::publish::Unnamed;
 use crate::relaunch;
 use crate::trouble::Trouble;
@@ -24,7 +25,7 @@ const SECTION_FIELDS: [std::ops::Range<usize>; 2] = [0x28..0x30, 0x3c..0x40];
 /// Writes the file, or finds it, below `cache`. `page` gives the bytes of a page that the kernel needs; `command` is what
 /// starts the program again: a command line up to its own arguments, in which `None` stands for the name it is called by.
 pub(crate) fn exec_file(
-    cache: &Path,
+    cache: &Cache,
     name: &str,
     size: u64,
     program: &Program,
@@ -50,7 +51,7 @@ pub(crate) fn exec_file(
         all.extend_from_slice(&number.0.to_le_bytes());
         all.extend_from_slice(bytes);
     }
-    let directory = cache.join("exe").join(&Digest::of(&all).to_string()[..16]);
+    let directory = cache.root().join("exe").join(&Digest::of(&all).to_string()[..16]);
     let path = directory.join(name);
     if !is_there(&path, size, &pages) {
         let unnamed = Unnamed::new(&directory)?;
@@ -62,6 +63,7 @@ pub(crate) fn exec_file(
         write().map_err(Trouble::cache(&path))?;
         unnamed.publish(&path)?;
     }
+    mark_used(&directory);
     Ok(path)
 }
 
@@ -82,27 +84,4 @@ fn is_there(path: &Path, size: u64, pages: &Pages) -> bool {
         && pages.iter().all(|(number, bytes)| {
             file.read_exact_at(&mut found, number.offset().0).is_ok() && found == *bytes
         })
-}
-
-/// The directory for what may be kept: `PAGEIN_CACHE`, `XDG_CACHE_HOME/pagein` or `~/.cache/pagein`; without a home
-/// directory, one below /tmp for this user alone.
-pub fn default_cache() -> PathBuf {
-    let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    from("PAGEIN_CACHE")
-        .or_else(|| Some(from("XDG_CACHE_HOME").filter(|path| path.is_absolute())?.join("pagein")))
-        .or_else(|| Some(from("HOME").filter(|path| path.is_absolute())?.join(".cache/pagein")))
-        .unwrap_or_else(|| PathBuf::from(format!("/tmp/pagein-{}", nix::unistd::getuid())))
-}
-
-/// Makes sure that the cache is a directory of this user's alone: programs are executed from it.
-pub(crate) fn open_cache(cache: &Path) -> Result<PathBuf, Trouble> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(Trouble::cache(cache))?;
-    let cache = fs::canonicalize(cache).map_err(Trouble::cache(cache))?;
-    let meta = fs::metadata(&cache).map_err(Trouble::cache(&cache))?;
-    let mine = meta.uid() == nix::unistd::geteuid().as_raw() && meta.mode() & 0o022 == 0;
-    if !mine {
-        let error = io::Error::other("others may write here, so programs cannot be run from it");
-        return Err(Trouble::Cache { path: cache, error });
-    }
-    Ok(cache)
 }

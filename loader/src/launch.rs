@@ -16,16 +16,27 @@ pub(crate) struct Launched {
     tracee: Tracee,
     userfault: Userfault,
     map: AddressMap,
+    bias: u64,
 }
 
 impl Launched {
-    /// Gives the descriptor and the mappings to `take`, then lets the program run: no fault may come before somebody
+    /// What was added to the addresses of the file.
+    pub(crate) fn bias(&self) -> u64 {
+        self.bias
+    }
+
+    /// Writes into the program's own copy of a page that is there. A missing one would never come: nobody serves faults yet.
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Trouble> {
+        Ok(self.tracee.write(address, bytes)?)
+    }
+
+    /// Gives the descriptor, the mappings and the load bias to `take`, then lets the program run: no fault may come before somebody
     /// waits for it.
     pub(crate) fn go(
         self,
-        take: impl FnOnce(Userfault, AddressMap) -> Result<(), Trouble>,
+        take: impl FnOnce(Userfault, AddressMap, u64) -> Result<(), Trouble>,
     ) -> Result<(), Trouble> {
-        take(self.userfault, self.map)?;
+        take(self.userfault, self.map, self.bias)?;
         Ok(self.tracee.detach()?)
     }
 }
@@ -53,7 +64,7 @@ pub(crate) fn launch(
     debug_assert!(program.kind == Kind::PositionIndependent || bias == 0);
     let biased = |m: &Mapping| m.range.start.wrapping_add(bias)..m.range.end.wrapping_add(bias);
     let map = AddressMap::new(mappings.iter().map(|m| (biased(m), FileOffset(m.offset))));
-    Ok(Launched { tracee, userfault, map })
+    Ok(Launched { tracee, userfault, map, bias })
 }
 
 fn mapping(segment: &Segment) -> Mapping {

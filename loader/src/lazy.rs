@@ -6,18 +6,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use pagein_image::{PAGE_SIZE, PageNo};
+use pagein_elf::Program;
+use pagein_image::{LinkedPage, PAGE_SIZE, PageNo, Unpacked};
 use pagein_model::{Link, Policy};
 use pagein_uffd::MemoryFile;
 
 use crate::faults::{Fault, Pager};
-use crate::processes::{Processes, Waiter, lock};
+use crate::launch::Launched;
+use crate::linked::LinkedStore;
+use crate::processes::{Process, Processes, Waiter, lock};
 use crate::remote::{Remote, Unit};
 use crate::stats::Stats;
 use crate::stream::ObjectStream;
 use crate::table::{Answer, PageState, PageTable};
 use crate::tell::{MemoryId, say, tell};
 use crate::trouble::Trouble;
+use crate::watch::Watch;
 
 /// Everything that the threads of a pager share.
 pub(crate) struct Lazy {
@@ -25,10 +29,14 @@ pub(crate) struct Lazy {
     pub(crate) policy: Policy,
     pub(crate) memory: MemoryFile,
     pub(crate) memory_id: MemoryId,
+    /// What is relocated as it is installed; `None` if the dynamic linker is to do it.
+    pub(crate) linked: Option<LinkedStore>,
     pub(crate) table: Mutex<PageTable<Waiter>>,
     pub(crate) processes: OnceLock<Arc<Processes>>,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) stream: StreamProgress,
+    /// So many of the first hot frames were kept by earlier runs.
+    kept_frames: usize,
     in_flight: Mutex<HashSet<Unit>>,
     /// Somebody is saying that the source is lost.
     losing: AtomicBool,
@@ -58,6 +66,7 @@ impl Lazy {
         policy: Policy,
         memory: MemoryFile,
         memory_id: MemoryId,
+        linked: Option<LinkedStore>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
         let table = Mutex::new(PageTable::new(remote.manifest.page_count()));
@@ -66,11 +75,14 @@ impl Lazy {
             received: AtomicU64::new(0),
             last_us: AtomicU64::new(0),
         };
+        let kept_frames = remote.kept_frames();
         Self {
             remote,
+            kept_frames,
             policy,
             memory,
             memory_id,
+            linked,
             table,
             processes: OnceLock::new(),
             runtime,
@@ -82,13 +94,66 @@ impl Lazy {
         }
     }
 
+    /// Lets a program that stands before its first instruction run, in the care of `watch`.
+    pub(crate) fn admit(&self, launched: Launched, program: &Program, watch: &Watch) -> Result<(), Trouble> {
+        if let Some(linked) = &self.linked {
+            linked.launched(&launched, program)?;
+        }
+        launched.go(|userfault, map, bias| {
+            let added = watch.add(userfault, map, bias);
+            let process = added.map_err(Trouble::system("cannot watch the program's faults"))?;
+            if let Some(linked) = &self.linked {
+                // What came before there was a process to give it to.
+                linked.copy_all(&[process]);
+            }
+            Ok(())
+        })
+    }
+
     /// Puts what is to be reported in place, just before the program runs.
     pub(crate) fn set_report(&self, report: Report) {
         *lock(&self.report) = Some(report);
     }
 
+    /// Makes pages available that have arrived and wakes who waits for them. What is not to be relocated is put into the
+    /// memory file. Pages that are but come without their records (from the object `whole`) are passed over.
+    pub(crate) fn install(&self, pages: &[PageNo], unpacked: Unpacked) -> Result<(), Trouble> {
+        let Some(linked) = &self.linked else { return self.put(pages, &unpacked.into_file_form()) };
+        let set = self.remote.manifest.linking.pages();
+        if !pages.iter().any(|page| set.contains(*page)) {
+            return self.put(pages, &unpacked.bytes);
+        }
+        let mut arrived = Vec::new();
+        for (index, links) in unpacked.links {
+            if lock(&self.table).state(pages[index]) != PageState::Present {
+                let bytes = unpacked.bytes[index * PAGE_SIZE..(index + 1) * PAGE_SIZE].to_vec();
+                linked.keep(pages[index], LinkedPage { bytes, links });
+                arrived.push(pages[index]);
+            }
+        }
+        let woken = lock(&self.table).arrived(&arrived);
+        linked.copy_ahead(&arrived, &self.all_processes());
+        woken.iter().for_each(Waiter::wake);
+        for (first, count) in runs(pages, |page| set.contains(page)) {
+            let bytes = &unpacked.bytes[first * PAGE_SIZE..(first + count) * PAGE_SIZE];
+            self.put(&pages[first..first + count], bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The same for pages that the kernel reads at exec: all of them go into the memory file, as the file has them.
+    fn install_early(&self, pages: &[PageNo], unpacked: Unpacked) -> Result<(), Trouble> {
+        if let Some(linked) = &self.linked {
+            for (index, links) in &unpacked.links {
+                let bytes = unpacked.bytes[index * PAGE_SIZE..(index + 1) * PAGE_SIZE].to_vec();
+                linked.keep_early(pages[*index], LinkedPage { bytes, links: links.clone() });
+            }
+        }
+        self.put(pages, &unpacked.into_file_form())
+    }
+
     /// Puts pages into the memory file and wakes who waits for them.
-    pub(crate) fn install(&self, pages: &[PageNo], raw: &[u8]) -> Result<(), Trouble> {
+    fn put(&self, pages: &[PageNo], raw: &[u8]) -> Result<(), Trouble> {
         let runs = {
             let table = lock(&self.table);
             runs(pages, |page| table.state(page) == PageState::Present)
@@ -106,14 +171,36 @@ impl Lazy {
         Ok(())
     }
 
+    fn all_processes(&self) -> Vec<Arc<Process>> {
+        self.processes.get().map(|processes| processes.all()).unwrap_or_default()
+    }
+
     /// Decodes and installs one hot frame.
     pub(crate) fn install_frame(&self, number: usize, stored: &[u8]) -> Result<(), Trouble> {
-        let frame = &self.remote.manifest.hot_frames[number];
-        let raw = frame.decode(stored, &format!("hot frame {number}")).map_err(|error| {
+        let manifest = &self.remote.manifest;
+        let pages = self.remote.frame_pages(number);
+        let what = format!("hot frame {number}");
+        let unpacked =
+            manifest.hot_frames[number].decode_linked(stored, pages, manifest.linking.pages(), &what);
+        let unpacked = unpacked.map_err(|error| {
             let object = self.remote.source.describe(pagein_image::object::HOT);
             Trouble::Image { object, error }
         })?;
-        self.install(self.remote.frame_pages(number), &raw)
+        self.install_unpacked(number, unpacked)
+    }
+
+    fn install_unpacked(&self, number: usize, unpacked: Unpacked) -> Result<(), Trouble> {
+        let pages = self.remote.frame_pages(number);
+        if number < self.remote.manifest.exec_frames as usize {
+            self.install_early(pages, unpacked)
+        } else {
+            self.install(pages, unpacked)
+        }
+    }
+
+    /// Where the hot stream has to begin: behind what earlier runs kept.
+    pub(crate) fn first_missing_offset(&self) -> u64 {
+        self.remote.frame_offsets[self.kept_frames]
     }
 
     /// Reads hot frames from `stream` and installs them, from number `from` on up to `to`.
@@ -124,11 +211,19 @@ impl Lazy {
         to: usize,
     ) -> Result<(), Trouble> {
         for number in from..to {
+            if number < self.kept_frames {
+                // From the cache; from the source if it was damaged there.
+                let pages = self.remote.frame_pages(number);
+                let unpacked = self.remote.fetch(&Unit::HotFrame(number), pages, self.policy).await?;
+                self.install_unpacked(number, unpacked)?;
+                continue;
+            }
             let len = self.remote.manifest.hot_frames[number].stored_len as usize;
             let stored = stream.take(len).await?;
             self.stream.received.store(stream.received(), Ordering::Relaxed);
             self.stream.last_us.store(self.stream.started.elapsed().as_micros() as u64, Ordering::Relaxed);
             self.install_frame(number, &stored)?;
+            self.remote.keep(self.remote.manifest.hot_frames[number].digest, stored);
         }
         Ok(())
     }
@@ -183,8 +278,8 @@ impl Lazy {
             return Ok(());
         }
         lock(&self.table).requested(&pages);
-        let raw = self.remote.fetch(&unit, self.policy).await?;
-        self.install(&pages, &raw)?;
+        let unpacked = self.remote.fetch(&unit, &pages, self.policy).await?;
+        self.install(&pages, unpacked)?;
         lock(&self.in_flight).remove(&unit);
         Ok(())
     }
@@ -199,7 +294,7 @@ impl Lazy {
         say(&format!("page {page} of {name} (file offset {offset}) cannot be had: {trouble}"));
         // Only now: the first process that is told may be the last, and with it the pager ends.
         self.lost.store(true, Ordering::SeqCst);
-        let processes = self.processes.get().map(|processes| processes.all()).unwrap_or_default();
+        let processes = self.all_processes();
         tell(processes.iter().map(|process| (&process.userfault, process.ranges())), self.memory_id);
     }
 
@@ -211,6 +306,7 @@ impl Lazy {
         stats.requests = wire.requests;
         stats.pages_total = self.remote.manifest.page_count();
         stats.pages_installed = counts.present;
+        stats.linked_pages = self.linked.as_ref().map_or(0, LinkedStore::count);
         stats.faults = counts.faults;
         stats.demand_faults = counts.demand_faults;
         stats.bandwidth_bps = self.link().map(|link| link.bandwidth);
@@ -229,7 +325,12 @@ impl Pager for LazyPager {
         let waiter = fault.waiter;
         let answer = lock(&lazy.table).fault(page, waiter.clone(), || lazy.overtakes(page));
         match answer {
-            Answer::Wake => waiter.wake(),
+            Answer::Wake => {
+                let supplied = lazy.linked.as_ref().is_some_and(|linked| linked.supply(page, &waiter));
+                if !supplied {
+                    waiter.wake();
+                }
+            }
             Answer::Demand => lazy.demand(page),
             Answer::Wait => {}
         }
@@ -241,6 +342,12 @@ impl Pager for LazyPager {
 
     fn is_complete(&self) -> bool {
         lock(&self.0.table).is_complete()
+    }
+
+    fn finish(&self) -> bool {
+        let lazy = &self.0;
+        let finished = |linked: &LinkedStore| linked.finish(&lazy.all_processes(), &lazy.memory);
+        lazy.linked.as_ref().is_none_or(finished)
     }
 
     fn program_ended(&self) {

@@ -5,22 +5,28 @@
 //! | the command becomes the program, a pager is split off | `start.rs` (`waiter.rs` when something is reported) |
 //! | manifest and first frames | `run.rs`, `remote.rs`, `stream.rs` |
 //! | the file that is exec'ed | `exec_file.rs`, `relaunch.rs`, `publish.rs` |
+//! | several instances, one pager | `instances.rs` |
+//! | what is kept between runs | `cache/` |
 //! | exec, mappings, registration | `launch.rs` |
-//! | faults, forks, remaps | `faults.rs`, `processes.rs`, `address_map.rs` |
+//! | faults, forks, remaps | `faults.rs`, `watch.rs`, `processes.rs`, `address_map.rs` |
 //! | what is where, who waits | `table.rs` |
-//! | pages in | `lazy.rs`; all at once: `eager.rs` |
+//! | pages in | `lazy.rs`; relocated: `linked.rs`; all at once: `eager.rs` |
 //! | something dies or is lost | `guard.rs`, `tell.rs` |
 //! | recording | `record.rs`, `self_reads.rs` |
 //! | profiling | `profile.rs` |
 
 mod address_map;
+mod cache;
+mod cached;
 mod eager;
 mod exec_file;
 mod failure;
 mod faults;
 mod guard;
+mod instances;
 mod launch;
 mod lazy;
+mod linked;
 mod processes;
 mod profile;
 mod publish;
@@ -36,8 +42,9 @@ mod table;
 mod tell;
 mod trouble;
 mod waiter;
+mod watch;
 
-pub use exec_file::default_cache;
+pub use cache::{Cache, Contents, Count, DEFAULT_LIMIT, Trimmed, default_cache};
 pub use failure::Failure;
 pub use profile::{ProfileConfig, profile};
 pub use record::{RecordConfig, find_program, record};

@@ -14,6 +14,8 @@ pub(crate) struct Process {
     pub(crate) number: u32,
     pub(crate) userfault: Userfault,
     pub(crate) map: Mutex<AddressMap>,
+    /// What was added to the addresses of the file.
+    pub(crate) bias: u64,
 }
 
 impl Process {

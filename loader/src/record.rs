@@ -7,11 +7,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use memmap2::Mmap;
-use pagein_elf::Program;
+use pagein_elf::{LinkPlan, Program};
 use pagein_image::{Digest, PAGE_SIZE, PageNo};
 use pagein_model::{Access, FirstTouch, Trace};
 use pagein_uffd::{MemoryFile, Userfault, process};
@@ -19,11 +19,13 @@ use pagein_uffd::{MemoryFile, Userfault, process};
 use crate::faults::{Fault, FaultLoop, Pager};
 use crate::guard::{Guard, Ward};
 use crate::launch::{check_interpreter, launch, memory_file, pidfd};
+use crate::linked::LinkedStore;
 use crate::processes::lock;
 use crate::self_reads::SelfReads;
 use crate::start::{Front, become_program};
 use crate::tell::{MemoryId, say};
 use crate::trouble::Trouble;
+use crate::watch::Watch;
 use crate::{Failure, waiter};
 
 /// What to record.
@@ -35,6 +37,9 @@ pub struct RecordConfig {
     pub args: Vec<OsString>,
     /// Where the trace goes.
     pub output: PathBuf,
+    /// Apply relative relocations as pages come in, as `run` does by default: what only the dynamic linker would touch is not
+    /// in the trace.
+    pub page_in_linking: bool,
 }
 
 /// Runs the program and writes its trace. Returns how the program ended.
@@ -56,8 +61,15 @@ pub fn record(config: &RecordConfig) -> Result<ExitCode, Failure> {
         let failure =
             become_program(Some(&argv[0]), &argv[1..], &[pipe.as_raw_fd(), file.as_raw_fd()], |front| {
                 process::set_title("pagein", &format!("pagein: recorder of process {}", front.pid()));
-                let outcome =
-                    Recording { front: &front, path: &path, map: &map, program: &program }.run(pipe, &argv);
+                let links = config.page_in_linking.then(|| LinkPlan::new(&map, &program).ok()).flatten();
+                let recording = Recording {
+                    front: &front,
+                    path: &path,
+                    map: &map,
+                    program: &program,
+                    links: links.as_ref(),
+                };
+                let outcome = recording.run(pipe, &argv);
                 front.report(outcome)
             });
         eprintln!("pagein: {failure}");
@@ -99,6 +111,7 @@ struct Recording<'a> {
     path: &'a Path,
     map: &'a Mmap,
     program: &'a Program,
+    links: Option<&'a LinkPlan>,
 }
 
 impl Recording<'_> {
@@ -109,9 +122,16 @@ impl Recording<'_> {
         let memory = memory_file(&name, size)?;
         let id = memory.id().map_err(Trouble::system("cannot stat the memory file"))?;
         let memory_id = MemoryId { device: id.0, inode: id.1 };
+        let exec_pages = self.program.exec_pages();
+        let linked = LinkedStore::default();
+        for (page, linked_page) in self.links.iter().flat_map(|links| links.pages()) {
+            let keep = if exec_pages.contains(&page) { LinkedStore::keep_early } else { LinkedStore::keep };
+            keep(&linked, page, linked_page.clone());
+        }
         let pager = Recorder {
             file: self.map,
             memory,
+            linked,
             state: Mutex::new(State::new(pagein_image::page_count(size))),
             ended: Mutex::new(Some(Finish {
                 pipe: pipe.into(),
@@ -127,16 +147,22 @@ impl Recording<'_> {
                 self_reads: SelfReads::watch(self.path, self.front.pid()),
             })),
         };
-        for page in self.program.exec_pages() {
+        for page in exec_pages {
             pager.touch(page, Access::Exec, 1, self.front.pid().as_raw() as u32)?;
         }
         let ward = Ward { program: name, source: self.path.display().to_string(), memory: memory_id };
         let watched = pidfd(self.front.pid())?;
-        let mut faults = FaultLoop::new(&pager, guard, ward, watched)
-            .map_err(Trouble::system("cannot watch for faults"))?;
-        launch(self.front, self.path, self.program, &pager.memory)?.go(|userfault, map| {
+        let cannot_watch = Trouble::system("cannot watch for faults");
+        let watch = Watch::new(guard, ward).map(Arc::new);
+        let faults =
+            watch.and_then(|watch| Ok((FaultLoop::new(&pager, Arc::clone(&watch), watched)?, watch)));
+        let (faults, watch) = faults.map_err(cannot_watch)?;
+        let launched = launch(self.front, self.path, self.program, &pager.memory)?;
+        pager.linked.launched(&launched, self.program)?;
+        launched.go(|userfault, map, bias| {
             lock(&pager.state).started = Instant::now();
-            faults.add(userfault, map).map_err(Trouble::system("cannot watch the program's faults"))
+            let added = watch.add(userfault, map, bias);
+            added.map(drop).map_err(Trouble::system("cannot watch the program's faults"))
         })?;
         faults.run();
         Ok(())
@@ -146,6 +172,7 @@ impl Recording<'_> {
 struct Recorder<'a> {
     file: &'a Mmap,
     memory: MemoryFile,
+    linked: LinkedStore,
     state: Mutex<State>,
     ended: Mutex<Option<Finish>>,
 }
@@ -182,12 +209,14 @@ impl Recorder<'_> {
         if state.present[page.index()] {
             return Ok(());
         }
-        let start = page.offset().0 as usize;
-        let end = (start + PAGE_SIZE).min(self.file.len());
-        let mut bytes = [0; PAGE_SIZE];
-        bytes[..end - start].copy_from_slice(&self.file[start..end]);
-        let written = self.memory.write(page.offset().0, &bytes);
-        written.map_err(Trouble::system("cannot put a page into memory (is it full?)"))?;
+        if !self.linked.has(page) {
+            let start = page.offset().0 as usize;
+            let end = (start + PAGE_SIZE).min(self.file.len());
+            let mut bytes = [0; PAGE_SIZE];
+            bytes[..end - start].copy_from_slice(&self.file[start..end]);
+            let written = self.memory.write(page.offset().0, &bytes);
+            written.map_err(Trouble::system("cannot put a page into memory (is it full?)"))?;
+        }
         state.present[page.index()] = true;
         let time_us = if access == Access::Exec { 0 } else { state.started.elapsed().as_micros() as u64 };
         let known = state.threads.iter().position(|&id| id == thread);
@@ -206,6 +235,7 @@ impl Pager for Recorder<'_> {
         let access = if fault.write { Access::Write } else { Access::Read };
         let process = &fault.waiter.process;
         match self.touch(fault.page, access, process.number, fault.thread) {
+            Ok(()) if self.linked.supply(fault.page, &fault.waiter) => {}
             Ok(()) => fault.waiter.wake(),
             Err(trouble) => {
                 say(&format!("page {}: {trouble}", fault.page));
@@ -215,6 +245,10 @@ impl Pager for Recorder<'_> {
     }
 
     fn is_complete(&self) -> bool {
+        false
+    }
+
+    fn finish(&self) -> bool {
         false
     }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use pagein_image::{
-    Digest, Frame, GroupId, GroupIndex, GroupSet, HEADER_LEN, Manifest, PageNo, object, page_file_name,
+    Digest, Frame, GroupId, GroupIndex, GroupSet, HEADER_LEN, Manifest, PageNo, Unpacked, object,
+    page_file_name,
 };
 use pagein_model::Policy;
 use pagein_source::{ByteRange, Location, Retry, Source, SourceError, fetch};
 use tokio::sync::OnceCell;
 
+use crate::cache::Blobs;
 use crate::stream::ObjectStream;
 use crate::trouble::Trouble;
 
@@ -21,6 +23,8 @@ pub(crate) struct Remote {
     pub(crate) retry: Retry,
     pub(crate) manifest: Manifest,
     pub(crate) manifest_digest: Digest,
+    /// What earlier runs kept; `None` if the source is as near.
+    pub(crate) blobs: Option<Blobs>,
     /// Offset of each hot frame in the object `hot`, and the end of the last.
     pub(crate) frame_offsets: Vec<u64>,
     /// For each page the hot frame that holds it.
@@ -43,13 +47,19 @@ pub(crate) enum Unit {
     Group(GroupId),
 }
 
-/// Reads and checks the manifest at the beginning of `stream`; also returns its stored form.
+/// Reads and checks the manifest at the beginning of `stream`; also returns its stored form. A pinned one may have been
+/// kept: then nothing is requested.
 pub(crate) async fn read_manifest(
     stream: &mut ObjectStream,
     location: &Location,
     object: &str,
+    blobs: Option<&Blobs>,
 ) -> Result<(Manifest, Vec<u8>), Trouble> {
     let damaged = |error| Trouble::Image { object: location.object(object), error };
+    let kept = location.pinned().zip(blobs).and_then(|(pinned, blobs)| blobs.get(&Digest(*pinned)));
+    if let Some(stored) = kept {
+        return Ok((Manifest::decode(&stored).map_err(damaged)?, stored));
+    }
     let len = Manifest::stored_len(stream.peek(HEADER_LEN).await?).map_err(damaged)?;
     let stored = stream.take(len).await?;
     if let Some(pinned) = location.pinned() {
@@ -59,7 +69,13 @@ pub(crate) async fn read_manifest(
 }
 
 impl Remote {
-    pub(crate) fn new(source: Arc<dyn Source>, retry: Retry, manifest: Manifest, stored: &[u8]) -> Self {
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        retry: Retry,
+        manifest: Manifest,
+        stored: Vec<u8>,
+        blobs: Option<Blobs>,
+    ) -> Self {
         let mut frame_offsets = vec![stored.len() as u64];
         let mut frame_of_page = vec![COLD; manifest.page_count() as usize];
         let mut rank = 0;
@@ -70,16 +86,38 @@ impl Remote {
             }
             rank += frame.pages as usize;
         }
+        let manifest_digest = Digest::of(&stored);
+        if let Some(blobs) = blobs.as_ref().filter(|blobs| !blobs.has(&manifest_digest)) {
+            blobs.keep(manifest_digest, stored);
+        }
         Self {
             source,
             retry,
             manifest,
-            manifest_digest: Digest::of(stored),
+            manifest_digest,
+            blobs,
             frame_offsets,
             frame_of_page,
             hot: OnceCell::new(),
             cold: OnceCell::new(),
             paged: OnceCell::new(),
+        }
+    }
+
+    /// Number of hot frames from the first one on that earlier runs kept.
+    pub(crate) fn kept_frames(&self) -> usize {
+        let Some(blobs) = &self.blobs else { return 0 };
+        self.manifest.hot_frames.iter().take_while(|frame| blobs.has(&frame.digest)).count()
+    }
+
+    fn kept(&self, digest: &Digest) -> Option<Vec<u8>> {
+        self.blobs.as_ref()?.get(digest)
+    }
+
+    /// Keeps for later runs what was received and checked.
+    pub(crate) fn keep(&self, digest: Digest, stored: Vec<u8>) {
+        if let Some(blobs) = &self.blobs {
+            blobs.keep(digest, stored);
         }
     }
 
@@ -122,17 +160,53 @@ impl Remote {
     }
 
     async fn load_index(&self, name: &'static str, set: GroupSet) -> Result<Groups, Trouble> {
-        let stored = fetch(&*self.source, name, None, u64::from(set.index_len), &self.retry).await?;
+        let kept = self.kept(&set.index_digest);
+        let is_new = kept.is_none();
+        let stored = match kept {
+            Some(stored) => stored,
+            None => fetch(&*self.source, name, None, u64::from(set.index_len), &self.retry).await?,
+        };
         let file_size = self.manifest.file_size;
         let index = GroupIndex::decode(&stored, &set, file_size)
             .map_err(|error| Trouble::Image { object: self.source.describe(name), error })?;
+        if is_new {
+            self.keep(set.index_digest, stored);
+        }
         let by_page = index.by_page(file_size);
         Ok(Groups { index, by_page })
     }
 
-    /// Fetches, checks and decompresses a unit: the bytes of its pages.
-    pub(crate) async fn fetch(&self, unit: &Unit, policy: Policy) -> Result<Vec<u8>, Trouble> {
-        let (name, range, frame): (String, _, Frame) = match unit {
+    /// Fetches, checks and decompresses a unit, which `holds` these pages.
+    pub(crate) async fn fetch(
+        &self,
+        unit: &Unit,
+        holds: &[PageNo],
+        policy: Policy,
+    ) -> Result<Unpacked, Trouble> {
+        let (name, range, frame) = self.place(unit, policy).await?;
+        let linked = self.manifest.linking.pages();
+        let damaged = |error| Trouble::Image { object: self.source.describe(&name), error };
+        if let Some(stored) = self.kept(&frame.digest) {
+            return frame.decode_linked(&stored, holds, linked, "it").map_err(damaged);
+        }
+        let expected = u64::from(frame.stored_len);
+        let what = range.as_ref().map_or_else(|| "it".into(), |r| format!("bytes {}-{}", r.start, r.end - 1));
+        let stored = match fetch(&*self.source, &name, range.clone(), expected, &self.retry).await {
+            Err(SourceError::RangeIgnored { .. }) if name == object::HOT => self.cut_from_hot(range).await?,
+            other => other?,
+        };
+        let unpacked = frame.decode_linked(&stored, holds, linked, &what).map_err(damaged)?;
+        self.keep(frame.digest, stored);
+        Ok(unpacked)
+    }
+
+    /// Which bytes of which object a unit is.
+    async fn place(
+        &self,
+        unit: &Unit,
+        policy: Policy,
+    ) -> Result<(String, Option<ByteRange>, Frame), Trouble> {
+        Ok(match unit {
             Unit::HotFrame(number) => {
                 let range = self.frame_offsets[*number]..self.frame_offsets[*number + 1];
                 (object::HOT.into(), Some(range), self.manifest.hot_frames[*number])
@@ -147,15 +221,7 @@ impl Remote {
                     (name.into(), Some(group.range()), group.frame)
                 }
             }
-        };
-        let expected = u64::from(frame.stored_len);
-        let place = self.source.describe(&name);
-        let what = range.as_ref().map_or_else(|| "it".into(), |r| format!("bytes {}-{}", r.start, r.end - 1));
-        let stored = match fetch(&*self.source, &name, range.clone(), expected, &self.retry).await {
-            Err(SourceError::RangeIgnored { .. }) if name == object::HOT => self.cut_from_hot(range).await?,
-            other => other?,
-        };
-        frame.decode(&stored, &what).map_err(|error| Trouble::Image { object: place, error })
+        })
     }
 
     /// Part of the object `hot` from a server that only sends all of it, which images with page files may lie on.

@@ -7,28 +7,33 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pagein_elf::Program;
-use pagein_image::{ImageError, Manifest, PAGE_SIZE, PageNo, object};
+use pagein_image::{Digest, ImageError, Linking, Manifest, PAGE_SIZE, PageNo, object};
 use pagein_model::Policy;
 use pagein_source::{Location, Options, Source};
 use pagein_uffd::{Userfault, process};
 
+use crate::cache::{Cache, KnownImage, KnownSource};
+use crate::cached::CACHED;
 use crate::eager;
-use crate::exec_file::{exec_file, open_cache};
+use crate::exec_file::exec_file;
 use crate::faults::{FaultLoop, hung_up};
 use crate::guard::{Guard, Ward};
+use crate::instances::{self, House, Place};
 use crate::launch::{check_interpreter, launch, memory_file, pidfd};
 use crate::lazy::{Lazy, LazyPager, Report};
+use crate::linked::LinkedStore;
 use crate::remote::{Remote, read_manifest};
-use crate::start::{Front, become_program};
+use crate::start::{Front, become_program, follow};
 use crate::stats::Stats;
 use crate::stream::ObjectStream;
 use crate::table::PageState;
 use crate::tell::MemoryId;
 use crate::trouble::Trouble;
-use crate::{Failure, waiter};
+use crate::watch::Watch;
+use crate::{Failure, cached, waiter};
 
 /// What to run and how.
 #[derive(Debug, Clone)]
@@ -43,10 +48,16 @@ pub struct RunConfig {
     pub policy: Option<Policy>,
     /// Where to write the stats.
     pub stats: Option<PathBuf>,
-    /// Where executable files are put.
+    /// Where executable files and what was received are kept.
     pub cache: PathBuf,
+    /// Most bytes that are kept there.
+    pub cache_limit: u64,
+    /// For so long an image without a pinned digest is taken to be the one that its source had.
+    pub max_age: Duration,
     /// Time limits and retries.
     pub options: Options,
+    /// Apply relative relocations as pages come in, if the image is prepared for it.
+    pub page_in_linking: bool,
     /// Say nothing about fallbacks.
     pub quiet: bool,
     /// When the command started.
@@ -58,24 +69,65 @@ const HEAD_LEN: u64 = 32 * 1024;
 
 /// Runs the program. Without stats it takes this process's place and this returns only on failure.
 pub fn run(config: &RunConfig) -> Result<ExitCode, Failure> {
-    let cache = open_cache(&config.cache)?;
+    let cache = Cache::open(&config.cache)?;
     // The pager leaves the working directory.
     let source =
         config.source.clone().absolute().map_err(Trouble::system("cannot find the working directory"))?;
     let config = &RunConfig { source, ..config.clone() };
     let argv0 = config.argv0.as_ref().map(c_string).transpose()?;
     let args = config.args.iter().map(c_string).collect::<Result<Vec<_>, _>>()?;
-    let front = |report: Option<OwnedFd>| {
-        let keep: Vec<_> = report.iter().map(AsRawFd::as_raw_fd).collect();
-        become_program(argv0.as_ref(), &args, &keep, |front| pager(&front, config, &cache, report))
+    let front = |outlets: Outlets| {
+        let keep: Vec<_> = outlets.report.iter().chain(&outlets.listener).map(AsRawFd::as_raw_fd).collect();
+        become_program(argv0.as_ref(), &args, &keep, |front| pager(&front, config, &cache, outlets))
     };
-    let Some(path) = &config.stats else {
-        return Err(front(None));
-    };
+    // What is measured is measured alone.
+    let shares = config.policy.is_none() && config.stats.is_none();
+    for _ in 0..LOOKS {
+        let ready = config.policy.is_none().then(|| cached::find(&cache, config)).flatten();
+        if let Some(ready) = ready {
+            return cached::run(&ready, config, argv0.as_ref(), &args);
+        }
+        match if shares { instances::find(&cache, &config.source) } else { Place::Alone } {
+            Place::Guest(socket) => {
+                if let Some(failure) = follow(&socket, argv0.as_ref(), &args) {
+                    return Err(failure);
+                }
+            }
+            Place::Host(listener) => {
+                return Err(front(Outlets { listener: Some(listener), report: None }));
+            }
+            Place::Alone => break,
+        }
+    }
+    if config.stats.is_none() {
+        return Err(front(Outlets::default()));
+    }
+    report_end(config, |pipe| front(Outlets { report: Some(pipe), listener: None }))
+}
+
+/// How often a start looks for a pager that it can share: each look fails only if the one that it found ended meanwhile.
+const LOOKS: usize = 3;
+
+/// The descriptors that a pager gets from who starts it.
+#[derive(Default)]
+struct Outlets {
+    /// Where the stats go.
+    report: Option<OwnedFd>,
+    /// Where further instances knock.
+    listener: Option<OwnedFd>,
+}
+
+/// Runs `front`, which becomes the program, in a child, and writes the stats when it has ended: what comes through the pipe
+/// that `front` gets, and the end.
+pub(crate) fn report_end(
+    config: &RunConfig,
+    front: impl FnOnce(OwnedFd) -> Failure,
+) -> Result<ExitCode, Failure> {
+    let path = config.stats.as_ref().expect("nothing is reported without a file for it");
     // Before the run: a path that cannot be written must not cost a run.
     let out = File::create(path).map_err(Trouble::file(path))?;
     let ended = waiter::wait_for(|pipe| {
-        let failure = front(Some(pipe));
+        let failure = front(pipe);
         eprintln!("pagein: {failure}");
         i32::from(failure.code)
     })?;
@@ -98,19 +150,19 @@ pub(crate) fn c_string(arg: &OsString) -> Result<CString, Failure> {
 }
 
 /// The pager's life. The result is an exit status that nobody sees.
-fn pager(front: &Front, config: &RunConfig, cache: &Path, report: Option<OwnedFd>) -> i32 {
+fn pager(front: &Front, config: &RunConfig, cache: &Cache, outlets: Outlets) -> i32 {
     process::set_title("pagein", &format!("pagein: pager of process {}", front.pid()));
     let outcome = Guard::start()
         .map_err(Trouble::system("cannot start the guard"))
-        .and_then(|guard| serve(front, config, cache, report, guard));
+        .and_then(|guard| serve(front, config, cache, outlets, guard));
     front.report(outcome)
 }
 
 fn serve(
     front: &Front,
     config: &RunConfig,
-    cache: &Path,
-    report: Option<OwnedFd>,
+    cache: &Cache,
+    outlets: Outlets,
     guard: Guard,
 ) -> Result<(), Trouble> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -118,7 +170,7 @@ fn serve(
         .enable_all()
         .build()
         .map_err(Trouble::system("cannot start threads"))?;
-    let outcome = serve_on(&runtime, front, config, cache, report, guard);
+    let outcome = serve_on(&runtime, front, config, cache, outlets, guard);
     // In any case: dropping it would wait for threads that wait for the front process.
     runtime.shutdown_background();
     outcome
@@ -128,8 +180,8 @@ fn serve_on(
     runtime: &tokio::runtime::Runtime,
     front: &Front,
     config: &RunConfig,
-    cache: &Path,
-    report: Option<OwnedFd>,
+    cache: &Cache,
+    outlets: Outlets,
     mut guard: Guard,
 ) -> Result<(), Trouble> {
     let source = pagein_source::open(&config.source, &config.options)?;
@@ -141,24 +193,24 @@ fn serve_on(
     match prepared {
         Prepared::Complete { path, manifest, policy } => {
             guard.dismiss();
-            session.run_complete(&path, &manifest, policy, report)
+            session.run_complete(&path, &manifest, policy, outlets.report)
         }
-        Prepared::Lazy { lazy, program, stream } => session.run_lazy(&lazy, &program, stream, report, guard),
+        Prepared::Lazy { lazy, program, stream } => session.run_lazy(&lazy, &program, stream, outlets, guard),
     }
 }
 
 /// What is needed before exec is here.
 enum Prepared {
-    /// The whole program, as a file.
-    Complete { path: PathBuf, manifest: Box<Manifest>, policy: Policy },
+    /// The whole program, as a file; no policy fetched it if it was in the cache.
+    Complete { path: PathBuf, manifest: Box<Manifest>, policy: Option<Policy> },
     /// The pages that the kernel needs.
-    Lazy { lazy: Arc<Lazy>, program: Box<Program>, stream: Option<ObjectStream> },
+    Lazy { lazy: Arc<Lazy>, program: Arc<Program>, stream: Option<ObjectStream> },
 }
 
 struct Session<'a> {
     front: &'a Front,
     config: &'a RunConfig,
-    cache: &'a Path,
+    cache: &'a Cache,
     source: Arc<dyn Source>,
     runtime: &'a tokio::runtime::Runtime,
 }
@@ -197,13 +249,25 @@ impl Session<'_> {
         if !streams {
             stream.limit_first_request(HEAD_LEN);
         }
-        let (manifest, stored) = read_manifest(&mut stream, &self.config.source, object::HOT).await?;
+        // Who names a policy wants to see it at work; a directory is as near as the cache.
+        let keeps = wanted.is_none() && !self.config.source.is_directory();
+        let blobs = keeps.then(|| self.cache.blobs());
+        let known = self.cache.known_source(&self.config.source, Duration::MAX);
+        if let Some(known) =
+            known.filter(|known| blobs.as_ref().is_some_and(|blobs| blobs.has(&known.manifest)))
+        {
+            // Most likely nothing has changed, and what follows is here.
+            stream.limit_first_request(known.manifest_len);
+        }
+        let (manifest, stored) =
+            read_manifest(&mut stream, &self.config.source, object::HOT, blobs.as_ref()).await?;
+        self.learn(&manifest, &stored);
         let policy = match wanted {
             Some(policy) => policy,
             None => match self.choose(&manifest) {
                 Choice::Complete(path) => {
                     let manifest = Box::new(manifest);
-                    return Ok(Prepared::Complete { path, manifest, policy: Policy::Original });
+                    return Ok(Prepared::Complete { path, manifest, policy: None });
                 }
                 Choice::Policy(Policy::Original) => {
                     drop(stream);
@@ -213,14 +277,18 @@ impl Session<'_> {
             },
         };
         let manifest_len = stored.len() as u64;
-        stream.end =
-            Some(manifest_len + manifest.hot_frames.iter().map(|f| u64::from(f.stored_len)).sum::<u64>());
+        let hot_len = manifest_len + manifest.hot_frames.iter().map(|f| u64::from(f.stored_len)).sum::<u64>();
+        stream.end = Some(hot_len);
         let memory = memory_file(&manifest.name, manifest.file_size)?;
         let id = memory.id().map_err(Trouble::system("cannot stat the memory file"))?;
         let memory_id = MemoryId { device: id.0, inode: id.1 };
-        let remote = Remote::new(Arc::clone(&self.source), self.config.options.retry(), manifest, &stored);
-        let lazy = Lazy::new(remote, policy, memory, memory_id, self.runtime.handle().clone());
+        let retry = self.config.options.retry();
+        let remote = Remote::new(Arc::clone(&self.source), retry, manifest, stored, blobs);
+        let can_link = matches!(remote.manifest.linking, Linking::On { .. });
+        let linked = (can_link && self.config.page_in_linking).then(LinkedStore::default);
+        let lazy = Lazy::new(remote, policy, memory, memory_id, linked, self.runtime.handle().clone());
         let manifest = &lazy.remote.manifest;
+        stream.skip_to(lazy.first_missing_offset(), hot_len);
         lazy.receive_frames(&mut stream, 0, manifest.exec_frames as usize).await?;
         let read = |offset, len| lazy.memory.read(offset, len).ok();
         let program = Program::parse(manifest.file_size, read)
@@ -238,7 +306,7 @@ impl Session<'_> {
         }
         Ok(Prepared::Lazy {
             lazy: Arc::new(lazy),
-            program: Box::new(program),
+            program: Arc::new(program),
             stream: flows.then_some(stream),
         })
     }
@@ -248,11 +316,12 @@ impl Session<'_> {
         mut stream: ObjectStream,
         not_lazy: Option<&Trouble>,
     ) -> Result<Prepared, Trouble> {
-        let (manifest, stored) = read_manifest(&mut stream, &self.config.source, object::WHOLE).await?;
+        let (manifest, stored) = read_manifest(&mut stream, &self.config.source, object::WHOLE, None).await?;
+        self.learn(&manifest, &stored);
         let frames = manifest.whole_frames.iter().map(|frame| u64::from(frame.stored_len));
         stream.end = Some(stored.len() as u64 + frames.sum::<u64>());
         // `original` means to fetch it; who was made to need not do it twice.
-        let cached = not_lazy.and_then(|_| eager::find_complete(self.cache, &manifest));
+        let cached = not_lazy.and_then(|_| self.cache.find_complete(&manifest));
         let path = if let Some(path) = cached {
             path
         } else {
@@ -261,12 +330,12 @@ impl Session<'_> {
             }
             eager::fetch_complete(&*self.source, &mut stream, &manifest, self.cache).await?
         };
-        Ok(Prepared::Complete { path, manifest: Box::new(manifest), policy: Policy::Original })
+        Ok(Prepared::Complete { path, manifest: Box::new(manifest), policy: Some(Policy::Original) })
     }
 
     /// `--policy auto`.
     fn choose(&self, manifest: &Manifest) -> Choice {
-        if let Some(path) = eager::find_complete(self.cache, manifest) {
+        if let Some(path) = self.cache.find_complete(manifest) {
             return Choice::Complete(path);
         }
         // A program that reads its own file must find all of it; one that was never recorded would pay a round trip for
@@ -275,9 +344,14 @@ impl Session<'_> {
         Choice::Policy(if whole_first { Policy::Original } else { Policy::Streamed })
     }
 
-    fn first_stats(&self, manifest: &Manifest, policy: Policy) -> Stats {
+    fn learn(&self, manifest: &Manifest, stored: &[u8]) {
+        let known = KnownSource { manifest: Digest::of(stored), manifest_len: stored.len() as u64 };
+        self.cache.learn(&self.config.source, &known, &KnownImage::of(manifest));
+    }
+
+    fn first_stats(&self, manifest: &Manifest, policy: &str) -> Stats {
         Stats {
-            policy: policy.to_string(),
+            policy: policy.to_owned(),
             program: manifest.name.clone(),
             source: self.config.source.to_string(),
             exec_ms: self.config.started.elapsed().as_secs_f64() * 1e3,
@@ -289,9 +363,10 @@ impl Session<'_> {
         &self,
         path: &Path,
         manifest: &Manifest,
-        policy: Policy,
+        policy: Option<Policy>,
         report: Option<OwnedFd>,
     ) -> Result<(), Trouble> {
+        let held = self.cache.hold();
         let program = report.as_ref().map(|_| pidfd(self.front.pid())).transpose()?;
         let wire = self.source.wire();
         let stats = Stats {
@@ -301,9 +376,14 @@ impl Session<'_> {
             rtt_ms: wire.first_byte_min.map(|time| time.as_secs_f64() * 1e3),
             pages_total: manifest.page_count(),
             pages_installed: manifest.page_count(),
-            ..self.first_stats(manifest, policy)
+            ..self.first_stats(manifest, policy.map_or(CACHED, Policy::name))
         };
         self.front.exec(path, None).map_err(Trouble::system("cannot start the program"))?;
+        self.front.await_exec();
+        drop(held);
+        if policy.is_some() {
+            self.cache.trim(self.config.cache_limit, false);
+        }
         if let (Some(report), Some(program)) = (report, program) {
             wait_for_end(&program);
             let _ = serde_json::to_writer(File::from(report), &stats);
@@ -314,14 +394,15 @@ impl Session<'_> {
     fn run_lazy(
         &self,
         lazy: &Arc<Lazy>,
-        program: &Program,
+        program: &Arc<Program>,
         stream: Option<ObjectStream>,
-        report: Option<OwnedFd>,
+        outlets: Outlets,
         guard: Guard,
     ) -> Result<(), Trouble> {
         let manifest = &lazy.remote.manifest;
         let page = |number: PageNo| lazy.memory.read(number.offset().0, PAGE_SIZE);
         let command = self.relaunch_command(&lazy.remote.manifest_digest.0);
+        let held = self.cache.hold();
         let file = exec_file(self.cache, &manifest.name, manifest.file_size, program, page, &command)?;
         let ward = Ward {
             program: manifest.name.clone(),
@@ -330,23 +411,33 @@ impl Session<'_> {
         };
         let pager = LazyPager(Arc::clone(lazy));
         let watched = pidfd(self.front.pid())?;
-        let mut faults = FaultLoop::new(&pager, guard, ward, watched)
-            .map_err(Trouble::system("cannot watch for faults"))?;
-        let _ = lazy.processes.set(Arc::clone(&faults.processes));
+        let watch = Watch::new(guard, ward).map(Arc::new);
+        let faults =
+            watch.and_then(|watch| Ok((FaultLoop::new(&pager, Arc::clone(&watch), watched)?, watch)));
+        let (faults, watch) = faults.map_err(Trouble::system("cannot watch for faults"))?;
+        let _ = lazy.processes.set(Arc::clone(&watch.processes));
         let launched = launch(self.front, &file, program, &lazy.memory)?;
         if let Some(stream) = stream {
             // Not before: unpacking would take the processor from the exec. What comes meanwhile lies in the socket, and
             // is unpacked faster than any program touches it.
             self.runtime.spawn(Arc::clone(lazy).receive_rest(stream));
         }
+        let Outlets { report, listener } = outlets;
         if let Some(pipe) = report {
-            let stats = self.first_stats(manifest, lazy.policy);
+            let stats = self.first_stats(manifest, lazy.policy.name());
             lazy.set_report(Report { pipe: pipe.into(), stats });
         }
-        launched.go(|userfault, map| {
-            faults.add(userfault, map).map_err(Trouble::system("cannot watch the program's faults"))
-        })?;
+        lazy.admit(launched, program, &watch)?;
+        drop(held);
+        if let Some(listener) = listener {
+            let (program, cache) = (Arc::clone(program), self.cache.clone());
+            let house = House { lazy: Arc::clone(lazy), program, file, cache, watch };
+            instances::receive(listener, house, self.config.source.pinned().is_some());
+        }
         faults.run();
+        if lazy.remote.blobs.as_ref().is_some_and(|blobs| blobs.finish() > 0) {
+            self.cache.trim(self.config.cache_limit, false);
+        }
         Ok(())
     }
 
@@ -358,7 +449,10 @@ impl Session<'_> {
         if let Some(policy) = self.config.policy {
             words.push(Some(format!("--policy={policy}").into_bytes()));
         }
-        words.push(Some([b"--cache=", self.cache.as_os_str().as_bytes()].concat()));
+        if !self.config.page_in_linking {
+            words.push(Some(b"--no-page-in-linking".to_vec()));
+        }
+        words.push(Some([b"--cache=", self.cache.root().as_os_str().as_bytes()].concat()));
         words.push(Some(b"--argv0".to_vec()));
         words.push(None);
         words.push(Some(self.config.source.argument(manifest_digest).into_bytes()));

@@ -8,7 +8,7 @@ use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -35,6 +35,11 @@ pub(crate) struct Front {
 }
 
 impl Front {
+    /// The process at the other end of `socket`.
+    pub(crate) fn of_peer(socket: OwnedFd, pid: Pid) -> Self {
+        Self { socket, pid }
+    }
+
     /// The process that becomes the program.
     pub(crate) fn pid(&self) -> Pid {
         self.pid
@@ -61,6 +66,11 @@ impl Front {
         let number = answer.strip_prefix(&[READY]).and_then(|rest| rest.try_into().ok());
         let gone = || io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended");
         number.map(|bytes| Some(RawFd::from_ne_bytes(bytes))).ok_or_else(gone)
+    }
+
+    /// Waits until the process has exec'ed, or ended: its end of the socket is closed then.
+    pub(crate) fn await_exec(&self) {
+        crate::faults::hung_up(self.socket(), nix::poll::PollTimeout::NONE);
     }
 
     /// Lets the process exec what it is ready for. It does not answer.
@@ -112,24 +122,19 @@ pub(crate) fn become_program(
     if let Err(error) = forked {
         return Failure::pagein(format!("cannot start the pager: {error}"));
     }
-    follow(&mine, argv0, args)
+    follow(&mine, argv0, args).unwrap_or_else(|| told_to_fail(&[]))
 }
 
-/// Does what the pager says.
-fn follow(socket: &OwnedFd, argv0: Option<&CString>, args: &[CString]) -> Failure {
-    let (message, fds) = match process::receive(socket, MESSAGE_LIMIT) {
-        Ok(received) => received,
-        Err(error) => return Failure::pagein(format!("lost the pager: {error}")),
-    };
-    match message.split_first() {
-        Some((&EXEC, path)) => {
-            let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-            let name = argv0.cloned().or_else(|| CString::new(name).ok());
-            let all: Vec<CString> = name.into_iter().chain(args.iter().cloned()).collect();
-            exec(socket, path, fds.first(), &all)
-        }
+/// Does what the pager says. `None` if it ended before it said anything.
+pub(crate) fn follow(socket: &OwnedFd, argv0: Option<&CString>, args: &[CString]) -> Option<Failure> {
+    let (message, fds) = process::receive(socket, MESSAGE_LIMIT).ok()?;
+    Some(match message.split_first()? {
+        (&EXEC, path) => match fds.first().map_or(Ok(()), |memory| get_ready(socket, memory)) {
+            Ok(()) => exec_program(Path::new(OsStr::from_bytes(path)), argv0, args),
+            Err(failure) => failure,
+        },
         _ => told_to_fail(&message),
-    }
+    })
 }
 
 /// The failure that is in a message, or that there was none in it.
@@ -140,24 +145,30 @@ fn told_to_fail(message: &[u8]) -> Failure {
     }
 }
 
-fn exec(socket: &OwnedFd, path: &[u8], memory: Option<&OwnedFd>, argv: &[CString]) -> Failure {
-    let shown = PathBuf::from(OsStr::from_bytes(path));
-    let Ok(path) = CString::new(path) else {
-        return Failure::pagein(format!("{} holds a NUL", shown.display()));
+/// Becomes the program at `path`, or says why not.
+pub(crate) fn exec_program(path: &Path, argv0: Option<&CString>, args: &[CString]) -> Failure {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let name = argv0.cloned().or_else(|| CString::new(name).ok());
+    let all: Vec<CString> = name.into_iter().chain(args.iter().cloned()).collect();
+    exec_now(path, &all)
+}
+
+/// Says that it is ready to exec with a memory file, and does when it is told to.
+fn get_ready(socket: &OwnedFd, memory: &OwnedFd) -> Result<(), Failure> {
+    let lost = |error| Failure::pagein(format!("lost the pager: {error}"));
+    fcntl(memory, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| lost(errno.into()))?;
+    let mut answer = vec![READY];
+    answer.extend_from_slice(&memory.as_raw_fd().to_ne_bytes());
+    process::send(socket, &answer, &[]).map_err(lost)?;
+    let (message, _) = process::receive(socket, MESSAGE_LIMIT).map_err(lost)?;
+    if message == [GO] { Ok(()) } else { Err(told_to_fail(&message)) }
+}
+
+fn exec_now(path: &Path, argv: &[CString]) -> Failure {
+    let shown = path.display();
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return Failure::pagein(format!("{shown} holds a NUL"));
     };
-    if let Some(memory) = memory {
-        let kept = fcntl(memory, FcntlArg::F_SETFD(FdFlag::empty()));
-        let mut answer = vec![READY];
-        answer.extend_from_slice(&memory.as_raw_fd().to_ne_bytes());
-        if let Err(error) = kept.map_err(io::Error::from).and_then(|_| process::send(socket, &answer, &[])) {
-            return Failure::pagein(format!("lost the pager: {error}"));
-        }
-        match process::receive(socket, MESSAGE_LIMIT) {
-            Ok((message, _)) if message == [GO] => {}
-            Ok((message, _)) => return told_to_fail(&message),
-            Err(error) => return Failure::pagein(format!("lost the pager: {error}")),
-        }
-    }
     inherited::restore();
     let error = process::exec(&path, argv);
     let hint = match error.kind() {
@@ -167,7 +178,7 @@ fn exec(socket: &OwnedFd, path: &[u8], memory: Option<&OwnedFd>, argv: &[CString
         io::ErrorKind::NotFound => "; the program's dynamic linker is not installed here",
         _ => "",
     };
-    Failure { code: Failure::CANNOT_RUN, text: format!("cannot execute {}: {error}{hint}", shown.display()) }
+    Failure { code: Failure::CANNOT_RUN, text: format!("cannot execute {shown}: {error}{hint}") }
 }
 
 /// The program's memory depends on this process, so only SIGKILL may end it: neither what is sent to a whole group or to

@@ -22,6 +22,8 @@ pub struct Stats {
     pub pages_total: u32,
     /// Pages in the memory file at the end.
     pub pages_installed: u32,
+    /// Of these, pages that were relocated as they were installed (page-in linking).
+    pub linked_pages: u32,
     /// Faults that reached the pager.
     pub faults: u64,
     /// Faults on pages that had to be requested.

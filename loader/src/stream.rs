@@ -42,6 +42,17 @@ impl ObjectStream {
         self.first_len = Some(len);
     }
 
+    /// Goes on at `offset` of the object, which has the size `end`: what lies before it is not needed.
+    pub(crate) fn skip_to(&mut self, offset: u64, end: u64) {
+        if offset > self.position - self.buffer.len() as u64 {
+            self.body = None;
+            self.first_len = None;
+            self.buffer.clear();
+            self.position = offset;
+            self.end = Some(end);
+        }
+    }
+
     /// Bytes received so far.
     pub(crate) fn received(&self) -> u64 {
         self.position

@@ -16,12 +16,13 @@ mod write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use pagein_image::{Digest, GroupSet, Manifest, object};
+use pagein_elf::LinkPlan;
+use pagein_image::{Digest, GroupSet, Linking, Manifest, NotLinked, object};
 
 pub use error::SplitError;
 pub use plan::Plan;
 
-use crate::pack::{Packed, Packer};
+use crate::pack::{Form, Packed, Packer};
 
 /// How to cut.
 #[derive(Debug, Clone)]
@@ -42,10 +43,12 @@ pub struct SplitConfig {
     pub level: i32,
     /// Also make the groups in file order.
     pub paged: bool,
+    /// Prepare the pages for page-in linking, if the program is one for which it can be done.
+    pub page_in_linking: bool,
 }
 
 impl SplitConfig {
-    /// The defaults: half of the traces, groups of 16 pages (64 KiB), level 19, groups in file order too.
+    /// The defaults: half of the traces, groups of 16 pages (64 KiB), level 19, groups in file order too, page-in linking.
     pub fn new(app: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Self {
         Self {
             app: app.into(),
@@ -56,6 +59,7 @@ impl SplitConfig {
             group_pages: 16,
             level: 19,
             paged: true,
+            page_in_linking: true,
         }
     }
 }
@@ -89,11 +93,16 @@ pub fn split(
     let input = input::read(&config.app, &config.traces)?;
     let plan = Plan::new(&input, config.min_probability, config.group_pages);
     let paged_groups = if config.paged { &plan.paged[..] } else { &[] };
-    let packer = Packer::new(&input.file, config.level, progress, &plan, paged_groups);
-    let hot = packer.frames(&plan.hot_frames)?;
+    let links = if config.page_in_linking {
+        LinkPlan::new(&input.file, &input.program)
+    } else {
+        Err(NotLinked::NotWanted)
+    };
+    let packer = Packer::new(&input.file, config.level, progress, &plan, paged_groups, links.as_ref().ok());
+    let hot = packer.frames(&plan.hot_frames, Form::Linked)?;
     let cold = packer.groups(&plan.cold)?;
     let paged = packer.groups(paged_groups)?;
-    let whole = packer.frames(&plan.whole_frames)?;
+    let whole = packer.frames(&plan.whole_frames, Form::File)?;
 
     let set = |packed: &Packed| GroupSet {
         index_len: packed.index.len() as u32,
@@ -116,6 +125,7 @@ pub fn split(
         whole_frames: whole.frames,
         cold: set(&cold),
         paged: config.paged.then(|| set(&paged)),
+        linking: links.as_ref().map_or_else(|reason| Linking::Off(*reason), LinkPlan::linking),
     };
     let stored = manifest.encode();
     let digest = Digest::of(&stored);

@@ -119,9 +119,11 @@ impl Bench {
         }
     }
 
-    /// Files below the cache, relative to it; those that are still being written begin with a dot.
+    /// Files below the cache, relative to it, but for the empty ones that are only locked and sockets; those that are still
+    /// being written begin with a dot.
     pub fn cached(&self) -> BTreeSet<String> {
-        files_below(&self.cache())
+        let is_content = |path: &String| path != "lock" && !path.starts_with("pagers/");
+        files_below(&self.cache()).into_iter().filter(is_content).collect()
     }
 
     #[track_caller]

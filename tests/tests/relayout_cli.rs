@@ -184,3 +184,134 @@ fn what_cannot_be_treated_is_said_and_nothing_is_written() {
     let warned = relayout(&program, &profile, &scratch().join("refused"), &[]).stderr();
     assert!(warned.contains("stale: 0 of its"), "{warned}");
 }
+
+#[test]
+fn a_program_that_does_not_do_the_same_is_not_written() {
+    let profile = profile("verify.profile", "echo $((6*7))", &[]);
+    let verified = |name: &str, job: &str| {
+        let out = scratch().join(name);
+        (relayout(Path::new(BASH), &profile, &out, &["--verify-run", job]), out)
+    };
+    let bash = std::fs::canonicalize(BASH).unwrap();
+    let bash = bash.display();
+    let (alike, out) = verified("bash.alike", &format!("{bash} -c 'echo $((2*3)); nosuch; exit 3'"));
+    assert_eq!(alike.code(), 0, "{}", alike.stderr());
+    same(Path::new(BASH), &out, &["-c", "echo relaid"]);
+    // What the file holds is the one thing that must differ.
+    let (differs, out) = verified("bash.differs", &format!("{bash} -c 'cksum {bash}'"));
+    assert_eq!(differs.code(), 125);
+    assert!(differs.stderr().contains("line 1 of stdout was"), "{}", differs.stderr());
+    assert!(!out.exists());
+    let (changes, out) = verified("bash.changes", &format!("{bash} -c 'cat /proc/sys/kernel/random/uuid'"));
+    assert_eq!(changes.code(), 125);
+    assert!(changes.stderr().contains("two runs of"), "{}", changes.stderr());
+    assert!(!out.exists());
+    let (unused, out) = verified("bash.unused", "true");
+    assert_eq!(unused.code(), 125);
+    assert!(unused.stderr().contains("did not start"), "{}", unused.stderr());
+    assert!(!out.exists());
+}
+
+#[test]
+fn split_reorders_and_takes_traces_of_the_original() {
+    let job = ["-c", "echo $((6*7))"];
+    let profile = profile("split.profile", job[1], &[]);
+    let bash = std::fs::canonicalize(BASH).unwrap();
+    let image = |name: &str, flags: &[&Path]| {
+        let out = scratch().join("relaid-images").join(name);
+        let mut command = Command::new(pagein());
+        command.arg("split").arg(&bash).args(flags).args(["--level", "3", "--json", "-o"]).arg(&out);
+        let made: serde_json::Value = serde_json::from_str(&succeed(&mut command).stdout()).unwrap();
+        (out, made)
+    };
+    let record = |name: &str, program: &Path| {
+        let trace = scratch().join(name);
+        let mut command = Command::new(pagein());
+        succeed(command.args(["record", "-o"]).arg(&trace).arg("--").arg(program).args(job));
+        trace
+    };
+    let run = |image: &Path, job: &[&str]| {
+        let stats = scratch().join("relaid.stats");
+        let mut command = Command::new(pagein());
+        // With a slash, as when it was recorded: bash looks for itself in PATH otherwise.
+        command.args(["run", "--policy", "streamed", "--argv0"]).arg(&bash).arg("--stats").arg(&stats);
+        command.arg("--cache").arg(image.with_extension("cache")).arg(image).arg("--").args(job);
+        let relaid = pagein_testkit::run(&mut command, DEADLINE);
+        let local = pagein_testkit::run(Command::new(&bash).args(job), DEADLINE);
+        assert_eq!(
+            (relaid.stdout(), relaid.code()),
+            (local.stdout(), local.code()),
+            "{job:?}: {}",
+            relaid.stderr()
+        );
+        let stats: serde_json::Value = serde_json::from_slice(&std::fs::read(&stats).unwrap()).unwrap();
+        stats["demand_faults"].as_u64().unwrap()
+    };
+    let option = Path::new;
+    let trace = record("split.trace", &bash);
+    let (_, shipped) = image("shipped", &[option("--trace"), &trace]);
+    let flags = [option("--profile"), &profile, option("--trace"), &trace];
+    let (carried_image, carried) = image("carried", &flags);
+    let hot = |made: &serde_json::Value| made["hot_pages"].as_u64().unwrap();
+    assert!(hot(&carried) < hot(&shipped), "{carried} {shipped}");
+    let jobs: [&[&str]; 3] = [&job, &["-c", "x=(1 2); printf '%s,' ${x[@]} | cat; (exit 5)"], &["-c", "if"]];
+    let missed = jobs.map(|job| run(&carried_image, job))[0];
+    assert!(missed <= 8, "the carried trace is nearly what a recording gives: {missed} pages were demanded");
+
+    // The relaid file can be recorded itself, as one more mapped segment of an ordinary program; `split` takes that trace, too.
+    let relaid = scratch().join("relaid").join("bash");
+    std::fs::create_dir_all(relaid.parent().unwrap()).unwrap();
+    assert_eq!(relayout(&bash, &profile, &relaid, &[]).code(), 0);
+    let own = record("relaid.trace", &relaid);
+    let (own_image, _) = image("own", &[option("--profile"), &profile, option("--trace"), &own]);
+    assert_eq!(jobs.map(|job| run(&own_image, job))[0], 0, "nothing is missing for the recorded job");
+    let (code_image, code) = image("code", &[option("--profile"), &profile]);
+    assert!(hot(&code) > 0 && hot(&code) < hot(&carried), "{code}");
+    run(&code_image, &job);
+}
+
+#[test]
+fn profiles_are_made_of_lists_and_of_perf() {
+    if !have(&["cc"]) {
+        return;
+    }
+    let source = scratch().join("import.c");
+    std::fs::write(
+        &source,
+        "__attribute__((noipa)) int leaf(int x) { return x + 1; }\n__attribute__((noipa)) int root(int x) { return leaf(x) * 2; }\n\
+         int main(void) { return root(2); }\n",
+    )
+    .unwrap();
+    let program = scratch().join("import");
+    succeed(Command::new("cc").args(["-O1", "-o"]).arg(&program).arg(&source));
+    let import = |kind: &str, text: &str| {
+        let (list, out) = (scratch().join("import.txt"), scratch().join("import.profile"));
+        std::fs::write(&list, text).unwrap();
+        let mut command = Command::new(pagein());
+        command.args(["profile", "import"]).arg(&program).arg(kind).arg(&list).arg("-o").arg(&out);
+        let done = run(&mut command, DEADLINE);
+        (done, std::fs::read_to_string(&out).unwrap_or_default())
+    };
+    let names = |text: &str| -> Vec<String> {
+        let functions = text.lines().filter(|line| line.starts_with("f "));
+        functions.map(|line| line.rsplit_once(' ').unwrap().1.to_owned()).collect()
+    };
+    let (done, profile) = import("--symbols", "leaf\nnosuch\nmain\n");
+    assert_eq!(
+        (done.code(), names(&profile)),
+        (0, vec!["leaf".to_owned(), "main".into()]),
+        "{}",
+        done.stderr()
+    );
+    let perf =
+        format!(" 55d0 leaf+0x2 ({0}) root+0x9/leaf+0x0/P/-/-/0\n 55e0 main+0x5 ({0})\n", program.display());
+    let (done, profile) = import("--perf", &perf);
+    assert_eq!((done.code(), names(&profile)), (0, vec!["leaf".to_owned(), "root".into(), "main".into()]));
+    assert!(profile.ends_with("c 1 0 1\n"), "{profile}");
+    let relaid = scratch().join("import.relaid");
+    let refused = relayout(&program, &scratch().join("import.profile"), &relaid, &[]);
+    assert!([0, 126].contains(&refused.code()), "{}", refused.stderr());
+    let (nothing, _) = import("--symbols", "nosuch\n");
+    assert_eq!(nothing.code(), 125);
+    assert!(nothing.stderr().contains("none of 1 names"), "{}", nothing.stderr());
+}

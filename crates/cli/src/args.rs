@@ -14,7 +14,7 @@ use pagein_model::Policy;
 use pagein_profile::linker::Linker;
 use pagein_profile::order;
 use pagein_simnet::queue::{LossModel, QueueLimit};
-use pagein_simnet::units::{Bandwidth, parse_duration};
+use pagein_simnet::units::{Bandwidth, ByteSize, parse_duration};
 use pagein_source::Location;
 
 /// Run a large program straight from a web server or a directory: it starts at once, and its pages come in when they are
@@ -48,6 +48,7 @@ pub(crate) enum Command {
     Profile(Profile),
     Relayout(Relayout),
     Layout(Layout),
+    Cache(Cache),
     Demo(Demo),
     #[command(
         after_help = "Example:\n  pagein net --bandwidth 10mbit --rtt 20ms -- pagein run http://host.pagein:8080/git -- status"
@@ -66,6 +67,10 @@ pub(crate) struct Record {
     /// Where to write the trace [default: NAME.trace, NAME being the program's]
     #[arg(short, long, value_name = "TRACE")]
     pub(crate) output: Option<PathBuf>,
+    /// Let the dynamic linker apply all relocations; the trace then has the pages that it touches. For images that are cut or
+    /// run with the same option
+    #[arg(long)]
+    pub(crate) no_page_in_linking: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "APP")]
     pub(crate) command: Vec<OsString>,
@@ -76,8 +81,10 @@ pub(crate) struct Record {
 /// Pages that the traces touched become the hot object, in the order of their first touch; all others are put into
 /// groups that are fetched on demand.
 #[derive(clap::Args)]
-#[command(after_help = "Example:
-  pagein split /usr/bin/git --trace status.trace --trace log.trace -o images/git")]
+#[command(after_help = "Examples:
+  pagein split /usr/bin/git --trace status.trace --trace log.trace -o images/git
+  pagein split /usr/bin/git --profile git.profile --trace status.trace -o images/git")]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Split {
     /// The program: a path, or a name to be found in PATH
     #[arg(value_name = "APP")]
@@ -85,6 +92,11 @@ pub(crate) struct Split {
     /// What `pagein record` wrote; may be given several times
     #[arg(short, long = "trace", value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
+    /// What `pagein profile` wrote: put the functions that it names next to each other first, as `pagein relayout` does, and cut
+    /// the result. Traces may be of APP as it is, or of what `relayout` makes of it with the same profiles. Without a trace the
+    /// profile's code is hot. May be given several times
+    #[arg(short, long = "profile", value_name = "PROFILE")]
+    pub(crate) profiles: Vec<PathBuf>,
     /// Directory of the image; must not exist, or be an image (then it is replaced)
     #[arg(short, long, value_name = "IMAGE")]
     pub(crate) output: PathBuf,
@@ -103,6 +115,9 @@ pub(crate) struct Split {
     /// Leave out the groups in file order that only `--policy paged` uses
     #[arg(long)]
     pub(crate) no_paged: bool,
+    /// Do not prepare the pages for `run` to apply relocations as they come in
+    #[arg(long)]
+    pub(crate) no_page_in_linking: bool,
     /// Print what was made as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -133,7 +148,8 @@ pub(crate) struct Serve {
 /// exit status are the command's.
 #[derive(clap::Args)]
 #[command(after_help = "Policies:
-  auto             streamed; original for programs without a trace or that read their own file
+  auto             from the cache if all is there; else streamed; original for programs without a trace or that read
+                   their own file
   original         the whole file, then start
   paged            a group of neighbouring pages when one of them is touched
   reordered-paged  a group of pages that are touched one after the other
@@ -154,9 +170,20 @@ pub(crate) struct Run {
     /// Name that the program is called by (argv[0]) [default: the program's file name]
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(crate) argv0: Option<OsString>,
-    /// Directory for executable files [default: $PAGEIN_CACHE, $XDG_CACHE_HOME/pagein or ~/.cache/pagein]
+    /// Let the dynamic linker apply all relocations, which touches every page that has one
+    #[arg(long)]
+    pub(crate) no_page_in_linking: bool,
+    /// Directory for executable files and what was received [default: $PAGEIN_CACHE, $XDG_CACHE_HOME/pagein or
+    /// ~/.cache/pagein]
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
+    /// Keep at most so much in the cache; what was not used for longest is deleted first
+    #[arg(long, value_name = "SIZE", env = "PAGEIN_CACHE_SIZE", default_value = "5GiB")]
+    pub(crate) cache_size: ByteSize,
+    /// Do not ask the server whether the image is still the same if that was asked less than so many seconds ago. A
+    /// source with #DIGEST is never asked
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = seconds_or_none)]
+    pub(crate) max_age: f64,
     /// Give up on a transfer after this long without a byte, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     pub(crate) timeout: f64,
@@ -177,6 +204,10 @@ pub(crate) struct Run {
 fn seconds(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     if value > 0.0 && value < 1e6 { Ok(value) } else { Err("not a positive number of seconds".to_owned()) }
+}
+
+fn seconds_or_none(text: &str) -> Result<f64, String> {
+    if text == "0" { Ok(0.0) } else { seconds(text) }
 }
 
 /// `auto` or a policy.
@@ -221,13 +252,15 @@ pub(crate) struct Verify {
 /// included, with the touches and times of a recorded run. Nothing but the manifest and the tables of the image is fetched.
 /// Without a trace the program is taken to touch the hot pages in their order and to need no time of its own.
 #[derive(clap::Args)]
-#[command(after_help = "The floor is what no loader could do better: the round trips of a connection and a request, then the compressed pages
+#[command(
+    after_help = "The floor is what no loader could do better: the round trips of a connection and a request, then the compressed pages
 that the job touches, in that order, while the program computes.
 
 Examples:
   pagein plan images/git --bandwidth 10mbit --rtt 20ms
   pagein plan http://127.0.0.1:8080/git --bandwidth 1mbit --rtt 100ms --trace log.trace --trace status.trace
-  pagein plan images/git --bandwidth 10mbit --rtt 20ms --json | jq '.jobs[0].policies[] | [.policy, .total_ms]'")]
+  pagein plan images/git --bandwidth 10mbit --rtt 20ms --json | jq '.jobs[0].policies[] | [.policy, .total_ms]'"
+)]
 pub(crate) struct Plan {
     /// http://HOST/IMAGE, https://HOST/IMAGE or a directory
     #[arg(value_name = "IMAGE", value_parser = Location::parse)]
@@ -292,6 +325,34 @@ pub(crate) struct Profile {
 #[derive(Subcommand)]
 pub(crate) enum ProfileAction {
     Merge(Merge),
+    Import(Import),
+}
+
+/// Make a profile of what perf or a list of symbols says
+///
+/// Functions are found by name, so APP needs its symbols. perf samples: functions come in the order of their first sample, and only
+/// those that ran long enough are there; a profile by `pagein profile` is better where one can be taken.
+#[derive(clap::Args)]
+#[command(
+    group(clap::ArgGroup::new("from").required(true)),
+    after_help = "Examples:
+  perf record -e cycles:u -j any,u ./app; perf script -F ip,sym,dso,brstacksym | pagein profile import ./app --perf - -o app.profile
+  perf record -e cycles:u ./app; perf script -F ip,sym,dso | pagein profile import ./app --perf - -o app.profile
+  pagein profile import ./app --symbols app.order -o app.profile       one symbol a line, as for --symbol-ordering-file"
+)]
+pub(crate) struct Import {
+    /// The program: a path, or a name to be found in PATH
+    #[arg(value_name = "APP")]
+    pub(crate) app: OsString,
+    /// What `perf script` printed; - for standard input
+    #[arg(long, value_name = "FILE", group = "from")]
+    pub(crate) perf: Option<PathBuf>,
+    /// Symbols in order, one a line, as they stand in the file (mangled); - for standard input
+    #[arg(long, value_name = "FILE", group = "from")]
+    pub(crate) symbols: Option<PathBuf>,
+    /// Where to write the profile
+    #[arg(short, long, value_name = "PROFILE")]
+    pub(crate) output: PathBuf,
 }
 
 /// Put the profiles of several runs into one
@@ -323,6 +384,7 @@ pub(crate) struct Merge {
 
 Examples:
   pagein relayout /usr/bin/git --profile git.profile -o git.hot
+  pagein relayout /usr/bin/git --profile git.profile -o git.hot --verify-run 'git log -1; git nosuch'
   pagein record -o git.trace -- ./git.hot status      then split the result, not the original
   pagein split git.hot --trace git.trace -o images/git
 
@@ -344,6 +406,10 @@ pub(crate) struct Relayout {
     #[arg(long, value_name = "ORDER", default_value = "first-touch", hide_possible_values = true,
           value_parser = order_names())]
     pub(crate) order: String,
+    /// Run this shell command with APP as it is and with the new file in its place; keep the new file only if both print and end
+    /// alike. May be given several times. The command runs twice: it should print the same each time
+    #[arg(long, value_name = "CMD", conflicts_with = "linker")]
+    pub(crate) verify_run: Vec<String>,
     /// Write an ordering file for this linker instead of a program
     #[arg(long, value_name = "LINKER", value_parser = linkers())]
     pub(crate) linker: Option<Linker>,
@@ -423,6 +489,26 @@ fn modes() -> impl TypedValueParser<Value = pagein_experiment::scenario::Mode> {
     use pagein_experiment::scenario::Mode;
     PossibleValuesParser::new([Mode::Real, Mode::Simulated].map(Mode::name))
         .map(|name| if name == Mode::Real.name() { Mode::Real } else { Mode::Simulated })
+}
+
+/// Show what is kept of programs that ran, or delete it
+///
+/// The cache keeps itself below `run --cache-size`. Programs that run are never deleted.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  pagein cache                what there is
+  pagein cache --trim 1GiB    delete what was not used for longest until 1 GiB is left
+  pagein cache --trim 0       delete everything that is not running")]
+pub(crate) struct Cache {
+    /// The cache [default: $PAGEIN_CACHE, $XDG_CACHE_HOME/pagein or ~/.cache/pagein]
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Delete what was not used for longest until this is left
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) trim: Option<ByteSize>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Record, cut, serve and run a program of this machine under every policy, and print a table

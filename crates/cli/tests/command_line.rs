@@ -28,6 +28,7 @@ fn help_has_examples_for_every_command() {
         "relayout",
         "layout",
         "experiment",
+        "plan",
     ] {
         assert!(help.contains(command), "{command} in {help}");
         let output = pagein(&[command, "--help"]);
@@ -38,13 +39,16 @@ fn help_has_examples_for_every_command() {
 
 #[test]
 fn bad_arguments_end_with_125_and_say_what_is_allowed() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 10] = [
         (&[], "Usage"),
         (&["no-such-command"], "unrecognized"),
         (&["run"], "SOURCE"),
         (&["run", "--policy", "fastest", "http://localhost/x"], "reordered-paged"),
         (&["run", "ftp://host/x"], "http://"),
         (&["run", "http://host/x#12"], "64 hexadecimal digits"),
+        (&["plan", "image", "--rtt", "20ms"], "--bandwidth <RATE>"),
+        (&["plan", "image", "--rtt", "20ms", "--bandwidth", "10"], "such as 10mbit"),
+        (&["plan", "image", "--rtt", "20", "--bandwidth", "10mbit"], "such as 20ms"),
         (&["split", "/bin/sh", "-o", "x", "--level", "99"], "1..=22"),
     ];
     for (args, expected) in cases {
@@ -61,6 +65,7 @@ fn a_program_that_is_not_there_ends_with_127() {
         &["run", "/nonexistent/image"][..],
         &["record", "--", "no-such-program"],
         &["inspect", "/nonexistent"],
+        &["plan", "/nonexistent", "--bandwidth", "10mbit", "--rtt", "20ms"],
     ] {
         assert_eq!(pagein(args).status.code(), Some(127), "{args:?}");
     }

@@ -5,9 +5,12 @@
 //! and the x86-64 psABI; of the kernel's view of it: `fs/binfmt_elf.c`.
 
 mod arch;
+mod dynamic;
 mod error;
+mod linking;
 mod program;
 
 pub use arch::{EM_X86_64, machine_name, supported};
 pub use error::ElfError;
+pub use linking::LinkPlan;
 pub use program::{Interpreter, Kind, Program, Segment, VirtAddr};

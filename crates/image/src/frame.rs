@@ -1,10 +1,14 @@
 //! Frames: runs of pages compressed together and checkable by themselves.
 
+use crate::linking::MAX_RECORD_LEN;
 use crate::wire::{Reader, Writer};
-use crate::{Digest, ImageError, PAGE_SIZE};
+use crate::{Digest, ImageError, LinkedPages, PAGE_SIZE, PageLinks, PageNo};
 
 /// Most pages in one frame or group (16 MiB): bounds what a reader must hold for an image that it does not trust.
 pub const MAX_FRAME_PAGES: u32 = 4096;
+
+/// Most bytes of a page with its record, before compression.
+pub(crate) const PAGE_ROOM: usize = PAGE_SIZE + MAX_RECORD_LEN;
 
 /// What a reader must know of a frame before it has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +44,7 @@ impl Frame {
     /// Reads what follows the number of pages (a group has a list of them in its place).
     pub(crate) fn read_stored(from: &mut Reader<'_>, pages: u32) -> Result<Self, ImageError> {
         let stored_len =
-            from.uint_to("a frame's size", compress_bound(u64::from(pages) * PAGE_SIZE as u64))?;
+            from.uint_to("a frame's size", compress_bound(u64::from(pages) * PAGE_ROOM as u64))?;
         if stored_len == 0 {
             return Err(from.invalid("a frame has no bytes"));
         }
@@ -48,9 +52,64 @@ impl Frame {
     }
 
     /// Checks `stored` against the digest, then decompresses it to `pages * PAGE_SIZE` bytes; `what` names it in errors.
+    /// For frames without records: those of the object `whole`.
     pub fn decode(&self, stored: &[u8], what: &str) -> Result<Vec<u8>, ImageError> {
         self.digest.check(stored, what)?;
         decode_frame(stored, self.pages, what)
+    }
+
+    /// The same for a frame that holds `pages`, with the records of those that are `linked` behind them.
+    ///
+    /// # Panics
+    /// If `pages` are not as many as the frame has.
+    pub fn decode_linked(
+        &self,
+        stored: &[u8],
+        pages: &[PageNo],
+        linked: &LinkedPages,
+        what: &str,
+    ) -> Result<Unpacked, ImageError> {
+        assert_eq!(pages.len(), self.pages as usize, "the frame's pages");
+        self.digest.check(stored, what)?;
+        let with_record: Vec<usize> =
+            pages.iter().enumerate().filter(|(_, page)| linked.contains(**page)).map(|(i, _)| i).collect();
+        if with_record.is_empty() {
+            return Ok(Unpacked { bytes: decode_frame(stored, self.pages, what)?, links: Vec::new() });
+        }
+        let expected = pages.len() * PAGE_SIZE;
+        let error = |why: String| ImageError::Decompress { what: what.to_owned(), expected, why };
+        let limit = expected + with_record.len() * MAX_RECORD_LEN;
+        let mut bytes = zstd::bulk::decompress(stored, limit).map_err(|e| error(e.to_string()))?;
+        if bytes.len() < expected {
+            return Err(error(format!("it holds {} bytes", bytes.len())));
+        }
+        let mut from = Reader::new("the records of a frame", &bytes[expected..]);
+        let links = with_record
+            .into_iter()
+            .map(|index| Ok((index, PageLinks::read(&mut from)?)))
+            .collect::<Result<_, _>>()?;
+        from.end()?;
+        bytes.truncate(expected);
+        Ok(Unpacked { bytes, links })
+    }
+}
+
+/// The pages of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unpacked {
+    /// The pages one behind the other; those with records in linked form, without load bias.
+    pub bytes: Vec<u8>,
+    /// The records, each with the index of its page in the frame; ascending.
+    pub links: Vec<(usize, PageLinks)>,
+}
+
+impl Unpacked {
+    /// All pages as the file has them.
+    pub fn into_file_form(mut self) -> Vec<u8> {
+        for (index, links) in &self.links {
+            links.unlink(&mut self.bytes[index * PAGE_SIZE..(index + 1) * PAGE_SIZE]);
+        }
+        self.bytes
     }
 }
 
@@ -66,6 +125,19 @@ pub(crate) fn compress_bound(raw: u64) -> u64 {
 pub fn encode_frame(raw: &[u8], level: i32) -> Vec<u8> {
     assert!(raw.len().is_multiple_of(PAGE_SIZE), "a frame holds whole pages");
     zstd::bulk::compress(raw, level).expect("zstd compresses any bytes into memory")
+}
+
+/// Compresses whole pages and the records of those that are in linked form, in the order of the pages.
+///
+/// # Panics
+/// If `raw` is not a whole number of pages.
+pub fn encode_linked_frame(raw: &[u8], links: &[&PageLinks], level: i32) -> Vec<u8> {
+    assert!(raw.len().is_multiple_of(PAGE_SIZE), "a frame holds whole pages");
+    let mut to = Writer(raw.to_vec());
+    for record in links {
+        record.write(&mut to);
+    }
+    zstd::bulk::compress(&to.0, level).expect("zstd compresses any bytes into memory")
 }
 
 /// Decompresses a frame that is already verified.

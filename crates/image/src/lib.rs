@@ -10,20 +10,24 @@
 //! | `cold`, `cold.index` | groups of the pages that are not hot, each compressed by itself, and the table that finds them |
 //! | `paged`, `paged.index` | the same for all pages in file order: the `paged` scheme of Lee et al. (1999) |
 //!
+//! Pages of `hot`, `cold` and `paged` are in linked form where the manifest says so ([`Linking`]), those of `whole` never.
+//!
 //! With page files, `cold` and `paged` are replaced by one file for each group, `pages/ab/abcd...`, named by its digest.
 
 mod digest;
 mod error;
 mod frame;
 mod groups;
+mod linking;
 mod manifest;
 mod page;
 mod wire;
 
 pub use digest::Digest;
 pub use error::ImageError;
-pub use frame::{Frame, MAX_FRAME_PAGES, decode_frame, encode_frame};
+pub use frame::{Frame, MAX_FRAME_PAGES, Unpacked, decode_frame, encode_frame, encode_linked_frame};
 pub use groups::{Group, GroupId, GroupIndex, page_file_name};
+pub use linking::{LinkedPage, LinkedPages, Linking, MAX_ORIGINALS, NotLinked, PageLinks, WORD};
 pub use manifest::{GroupSet, HEADER_LEN, MAX_FILE_SIZE, MAX_MANIFEST_LEN, Manifest, VERSION, check_name};
 pub use page::{FileOffset, PAGE_SIZE, PageNo, page_count};
 

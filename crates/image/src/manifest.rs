@@ -1,12 +1,12 @@
 //! The manifest: the root from which every other byte of an image is found and checked.
 
-use crate::frame::compress_bound;
+use crate::frame::{PAGE_ROOM, compress_bound};
 use crate::groups::{max_index_len, unpack};
 use crate::wire::{Reader, Writer};
-use crate::{Digest, Frame, ImageError, PAGE_SIZE, PageNo, page_count};
+use crate::{Digest, Frame, ImageError, Linking, PageNo, page_count};
 
 /// Version of the format that this crate writes and reads.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes of the fixed header: magic and version (8), stored length (4), raw length (4).
 pub const HEADER_LEN: usize = 16;
 /// Most bytes of a manifest, stored or raw: bounds what a reader must hold for an image that it does not trust.
@@ -61,6 +61,8 @@ pub struct Manifest {
     pub cold: GroupSet,
     /// Groups of all pages in file order, if the image has them.
     pub paged: Option<GroupSet>,
+    /// Which pages of the hot frames and of the groups are in linked form.
+    pub linking: Linking,
 }
 
 impl Manifest {
@@ -105,6 +107,7 @@ impl Manifest {
             to.digest(&set.index_digest);
             to.uint(set.data_len);
         }
+        self.linking.write(&mut to);
         let body = compress_with_checksum(&to.0);
         let mut stored = Vec::with_capacity(HEADER_LEN + body.len());
         stored.extend_from_slice(MAGIC);
@@ -189,6 +192,7 @@ impl Manifest {
         }
         let cold = read_group_set(from, pages_total)?;
         let paged = if sets == 2 { Some(read_group_set(from, pages_total)?) } else { None };
+        let linking = Linking::read(from, pages_total)?;
         Ok(Self {
             name,
             file_size,
@@ -204,6 +208,7 @@ impl Manifest {
             whole_frames,
             cold,
             paged,
+            linking,
         })
     }
 }
@@ -226,7 +231,7 @@ fn read_group_set(from: &mut Reader<'_>, pages: u32) -> Result<GroupSet, ImageEr
     let index_len = from.uint_to("an index's size", index_limit)? as u32;
     let index_digest = from.digest()?;
     // No group is smaller than a page, and none costs more per page than a group of one.
-    let data_limit = u64::from(pages) * compress_bound(PAGE_SIZE as u64);
+    let data_limit = u64::from(pages) * compress_bound(PAGE_ROOM as u64);
     Ok(GroupSet { index_len, index_digest, data_len: from.uint_to("the size of the groups", data_limit)? })
 }
 

@@ -102,9 +102,13 @@ impl<'a> Reader<'a> {
         self.take(len as usize)
     }
 
+    /// The next `N` bytes.
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], ImageError> {
+        Ok(self.take(N)?.try_into().expect("so many bytes were taken"))
+    }
+
     pub(crate) fn digest(&mut self) -> Result<Digest, ImageError> {
-        let bytes = self.take(32)?;
-        Ok(Digest(bytes.try_into().expect("32 bytes were taken")))
+        self.array().map(Digest)
     }
 
     /// A list of at most `limit` pages, each below `page_count`.

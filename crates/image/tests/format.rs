@@ -1,7 +1,8 @@
 //! The format against itself and against damage: what is written is read back, and any other bytes are an error.
 
 use pagein_image::{
-    Digest, Frame, GroupIndex, GroupSet, ImageError, Manifest, PAGE_SIZE, PageNo, decode_frame, encode_frame,
+    Digest, Frame, GroupIndex, GroupSet, ImageError, Linking, Manifest, NotLinked, PAGE_SIZE, PageNo,
+    decode_frame, encode_frame,
 };
 use proptest::prelude::*;
 
@@ -35,6 +36,13 @@ prop_compose! {
         hot_pages.sort_by_key(|page| Digest::of(&(seed ^ u64::from(page.0)).to_le_bytes()));
         hot_pages.truncate(hot_count as usize);
         let hot_frames = frames_for(hot_count, 7);
+        let linking = match seed % 3 {
+            0 => Linking::Off(NotLinked::Fixed),
+            _ => Linking::On {
+                pages: (0..file_pages).filter(|page| page / 4 % 3 == 1).map(PageNo).collect(),
+                relocations: u64::from(file_pages) * (seed % 512),
+            },
+        };
         let set = GroupSet { index_len: 12, index_digest: Digest::of(b"index"), data_len: seed % 5000 * u64::from(file_pages) };
         Manifest {
             name: "node".into(),
@@ -51,6 +59,7 @@ prop_compose! {
             whole_frames: frames_for(file_pages, 64),
             cold: set,
             paged: flags.2.then_some(set),
+            linking,
         }
     }
 }
@@ -72,7 +81,7 @@ proptest! {
     #[test]
     fn any_bytes_are_a_manifest_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Manifest::decode(&bytes);
-        let mut like_one = b"pagein\0\x01".to_vec();
+        let mut like_one = b"pagein\0\x02".to_vec();
         like_one.extend(&bytes);
         let _ = Manifest::decode(&like_one);
     }
@@ -91,6 +100,7 @@ proptest! {
         changed.extend(body);
         if let Ok(read) = Manifest::decode(&changed) {
             prop_assert!(read.hot_pages.iter().all(|page| page.0 < read.page_count()));
+            prop_assert!(read.linking.pages().iter().all(|page| page.0 < read.page_count()));
             prop_assert_eq!(read.hot_frames.iter().map(|f| f.pages as usize).sum::<usize>(), read.hot_pages.len());
         }
     }
@@ -139,7 +149,7 @@ fn a_frame_that_lies_about_its_size_is_an_error() {
 #[test]
 fn a_group_cannot_make_a_reader_fetch_more_than_a_page_can_need() {
     assert!(index_of_one(5000).is_ok());
-    for stored_len in [0, 6000, u32::MAX] {
+    for stored_len in [0, 7000, u32::MAX] {
         assert!(matches!(index_of_one(stored_len), Err(ImageError::Invalid { .. })), "{stored_len}");
     }
 }
@@ -169,10 +179,12 @@ fn the_size_of_an_index_is_bounded_by_that_of_the_file() {
         whole_frames: frames_for(1, 1),
         cold: GroupSet { index_len, index_digest: Digest::of(b""), data_len },
         paged: None,
+        linking: Linking::Off(NotLinked::NothingToDo),
     };
     let decode = |index_len, data_len| Manifest::decode(&manifest(index_len, data_len).encode());
     assert!(decode(100, 5000).is_ok());
     assert!(decode(1 << 20, 5000).is_err());
+    assert!(decode(100, 7000).is_err());
     assert!(decode(100, 1 << 20).is_err());
 }
 
@@ -180,7 +192,7 @@ fn the_size_of_an_index_is_bounded_by_that_of_the_file() {
 fn the_version_is_checked_before_anything_else() {
     let mut bytes = b"pagein\0\x09".to_vec();
     bytes.resize(64, 0xff);
-    assert_eq!(Manifest::decode(&bytes), Err(ImageError::Version { found: 9, known: 1 }));
+    assert_eq!(Manifest::decode(&bytes), Err(ImageError::Version { found: 9, known: 2 }));
     assert!(matches!(Manifest::decode(b"<!DOCTYPE html>"), Err(ImageError::NotAnImage { .. })));
     assert!(matches!(Manifest::decode(b""), Err(ImageError::NotAnImage { .. })));
 }

@@ -22,6 +22,7 @@
 //! | unwind tables | `unwind`, `encoding`; of fragments: `rows`, `lsda` |
 //! | one more program header, the new file | `headers`, `write` |
 //! | the new file is read again and compared | `verify` |
+//! | where a trace of the original touches the new file | `pages` |
 //!
 //! Pure functions over bytes: no I/O, no unsafe code. Any input gives an error or a valid file.
 
@@ -37,6 +38,7 @@ mod gopclntab;
 mod headers;
 mod layout;
 mod lsda;
+mod pages;
 mod patch;
 mod pointers;
 mod report;
@@ -49,6 +51,7 @@ mod verify;
 mod write;
 
 pub use functions::{Bounds, Function, Functions, build_id};
+pub use pages::PageMap;
 pub use report::{Copied, Refusal, Refusals, Report, Untreatable};
 pub use touched::{Points, Touched, points};
 pub use verify::Mismatch;

@@ -94,6 +94,11 @@ impl Location {
         }
     }
 
+    /// Whether it is a directory of this machine.
+    pub fn is_directory(&self) -> bool {
+        matches!(self.place, Place::Dir(_))
+    }
+
     /// The same place, independent of the working directory.
     pub fn absolute(self) -> std::io::Result<Location> {
         let place = match self.place {

@@ -93,6 +93,16 @@ unsafe fn new_fd(result: libc::c_long) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(result as RawFd) })
 }
 
+/// Accepts a connection; its descriptor is close-on-exec.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let (no_address, no_length) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: two null pointers, which mean that no address is wanted; a new descriptor out.
+    unsafe {
+        let fd = libc::accept4(listener.as_raw_fd(), no_address, no_length, libc::SOCK_CLOEXEC);
+        new_fd(fd.into())
+    }
+}
+
 /// Sends one message with the given descriptors over a Unix socket.
 pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let fds: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();

@@ -204,6 +204,13 @@ impl Tracee {
         }
     }
 
+    /// Writes into the program's own copy of pages that it has, whatever their protection.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), TraceError> {
+        self.memory()?
+            .write_all_at(bytes, address)
+            .map_err(|error| TraceError::Proc { what: "memory", error })
+    }
+
     /// Lets the program run, no longer traced.
     pub fn detach(self) -> Result<(), TraceError> {
         ptrace::detach(self.pid, None)?;

@@ -124,17 +124,34 @@ impl Userfault {
         self.ioctl(ioctl::UFFDIO_WAKE, &mut uffd_range(range))
     }
 
-    /// Installs `page` as a private page of the process at `address` and wakes who waits for it. Only that process has
-    /// it; the file stays as it is.
+    /// Installs `pages` as private pages of the process from `address` on and wakes who waits for them. Only that process
+    /// has them; the file stays as it is. Pages that are there already stay as they are.
+    ///
+    /// Stops at the first page that cannot be installed: `WouldBlock` while the process forks or remaps (that event must be
+    /// read first), `NotFound` where no registered mapping is.
     ///
     /// # Panics
-    /// If `page` is not one page long.
-    pub fn copy(&self, address: u64, page: &[u8]) -> io::Result<()> {
-        assert_eq!(page.len(), 4096, "one page");
-        let len = page.len() as u64;
-        let mut copy = raw::uffdio_copy { dst: address, src: page.as_ptr() as u64, len, mode: 0, copy: 0 };
-        // The kernel only reads `src`; one page cannot be copied in part.
-        self.ioctl(ioctl::UFFDIO_COPY, &mut copy)
+    /// If `pages` is not a whole number of pages.
+    pub fn copy(&self, address: u64, pages: &[u8]) -> io::Result<()> {
+        assert!(pages.len().is_multiple_of(PAGE as usize), "whole pages");
+        let mut done = 0;
+        while done < pages.len() {
+            let rest = &pages[done..];
+            let (dst, src, len) = (address + done as u64, rest.as_ptr() as u64, rest.len() as u64);
+            let mut copy = raw::uffdio_copy { dst, src, len, mode: 0, copy: 0 };
+            // The kernel only reads `src`.
+            let outcome = self.ioctl(ioctl::UFFDIO_COPY, &mut copy);
+            let copied = usize::try_from(copy.copy).unwrap_or(0);
+            done += copied;
+            match outcome {
+                Ok(()) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => done += PAGE as usize,
+                // Interrupted after some pages: what stopped it shows at the next.
+                Err(_) if copied > 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Marks the missing pages in `range` so that touching one raises SIGBUS, and wakes who waits for one.

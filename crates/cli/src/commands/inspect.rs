@@ -8,7 +8,7 @@ use pagein_loader::Failure;
 use serde::Serialize;
 
 use super::image::Image;
-use super::{bytes, print, print_json, runtime};
+use super::{bytes, linking, print, print_json, runtime};
 use crate::args;
 
 #[derive(Serialize)]
@@ -21,6 +21,7 @@ struct Json {
     file_bytes: u64,
     file_digest: String,
     reads_self: bool,
+    page_in_linking: linking::Json,
     page_files: bool,
     traces: u32,
     pages_total: u32,
@@ -79,6 +80,7 @@ fn describe(args: &args::Inspect, image: Image, groups: Vec<GroupsJson>) -> Json
         file_bytes: manifest.file_size,
         file_digest: manifest.file_digest.to_string(),
         reads_self: manifest.reads_self,
+        page_in_linking: linking::Json::of(&manifest.linking),
         page_files: manifest.page_files,
         traces: manifest.traces,
         pages_total: manifest.page_count(),
@@ -101,6 +103,7 @@ fn text(json: &Json) -> String {
         format!("digest       {}", json.digest),
         format!("traces       {}", json.traces),
         format!("pages        {} of 4 KiB, {} hot", json.pages_total, json.hot_pages.len()),
+        format!("linking      {}", json.page_in_linking),
         format!(
             "to start     {} (manifest {}, first frames {})",
             bytes(json.manifest_bytes as u64 + json.exec_bytes),

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use pagein_loader::Failure;
 use pagein_profile::layout::{Coverage, svg};
 use pagein_profile::order;
-use pagein_relayout::{Copied, points};
+use pagein_relayout::Copied;
 use serde::Serialize;
 
 use super::relayout::Subject;
-use super::{bytes, plain, print, print_json, replace};
+use super::{bytes, plain, print, print_json, profile, replace};
 use crate::args;
 
 #[derive(Serialize)]
@@ -63,8 +63,8 @@ impl From<&Coverage> for Pages {
 }
 
 pub(crate) fn layout(args: &args::Layout) -> Result<ExitCode, Failure> {
-    let subject = Subject::open(&args.app, &args.profile)?;
-    let touched = touched(&subject)?;
+    let subject = Subject::open(&args.app, profile::read(&args.profile)?)?;
+    let touched = subject.touched()?;
     let before = Coverage::of(touched.iter().copied());
     let mut orders = Vec::new();
     for (n, order) in order::all().into_iter().enumerate() {
@@ -112,27 +112,6 @@ pub(crate) fn layout(args: &args::Layout) -> Result<ExitCode, Failure> {
         print(&text(&json))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// What the profile saw, as ranges (start, length) of the program: the blocks that ran, else whole functions.
-fn touched(subject: &Subject) -> Result<Vec<(u64, u64)>, Failure> {
-    let points = points(&subject.bytes, true).map_err(|error| subject.untreatable(&error))?;
-    let mut out = Vec::new();
-    for n in 0..subject.matched.functions.len() {
-        let f = &subject.program.functions.as_slice()[subject.matched.functions[n]];
-        let addresses = subject.matched.addresses(&subject.profile, &subject.program, &[n]);
-        if addresses.len() < 2 {
-            // Entries alone were watched.
-            out.push((f.start, f.len));
-            continue;
-        }
-        let length = |address: &u64| {
-            let place = points.addresses.binary_search(address).ok()?;
-            Some((*address, points.lengths[place]))
-        };
-        out.extend(addresses.iter().filter_map(length));
-    }
-    Ok(out)
 }
 
 /// Where the ranges lie in the new file: in the copies, where there are any.

@@ -1,17 +1,21 @@
 //! One file for each command: from its arguments to one call of a library.
 
+mod cache;
 mod demo;
 mod experiment;
 mod image;
 mod inspect;
 mod layout;
+mod linking;
 mod plan;
 mod profile;
+mod relaid;
 mod relayout;
 mod run;
 mod serve;
 mod split;
 mod verify;
+mod verify_run;
 
 use std::fs::Permissions;
 use std::io::Write as _;
@@ -36,6 +40,7 @@ pub(crate) fn dispatch(args: Args, started: Instant) -> Result<ExitCode, Failure
         Command::Profile(args) => profile::profile(args),
         Command::Relayout(args) => relayout::relayout(&args),
         Command::Layout(args) => layout::layout(&args),
+        Command::Cache(args) => cache::cache(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Net(args) => net(args),
         Command::Experiment(args) => experiment::experiment(args),

@@ -1,17 +1,19 @@
-//! `pagein profile` and `pagein profile merge`.
+//! `pagein profile`, `pagein profile merge` and `pagein profile import`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use pagein_loader::{Failure, ProfileConfig};
-use pagein_profile::Profile;
+use pagein_profile::{Profile, Program, import};
 
 use super::{pagein, plain, print, replace};
 use crate::args;
 
 pub(crate) fn profile(args: args::Profile) -> Result<ExitCode, Failure> {
-    if let Some(args::ProfileAction::Merge(args)) = args.action {
-        return merge(&args);
+    match args.action {
+        Some(args::ProfileAction::Merge(args)) => return merge(&args),
+        Some(args::ProfileAction::Import(args)) => return import(&args),
+        None => {}
     }
     let (program, rest) = args.command.split_first().expect("clap requires one");
     let default_output = || {
@@ -28,7 +30,51 @@ pub(crate) fn profile(args: args::Profile) -> Result<ExitCode, Failure> {
 }
 
 fn merge(args: &args::Merge) -> Result<ExitCode, Failure> {
-    let (first, rest) = args.profiles.split_first().expect("clap requires one");
+    let merged = merged(&args.profiles)?;
+    replace(&args.output, merged.to_string().as_bytes(), plain())?;
+    print(&format!(
+        "{}: {} functions; runs: {}",
+        args.output.display(),
+        merged.functions.len(),
+        merged.runs
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn import(args: &args::Import) -> Result<ExitCode, Failure> {
+    let app = pagein_loader::find_program(&args.app)?;
+    let bytes = std::fs::read(&app).map_err(|error| pagein(&app, &error))?;
+    let program = Program::read(&bytes).map_err(|error| Failure {
+        code: Failure::CANNOT_RUN,
+        text: format!("{}: {error}", app.display()),
+    })?;
+    let name = app.file_name().unwrap_or_default().to_string_lossy();
+    let source = args.perf.as_ref().or(args.symbols.as_ref()).expect("clap requires one");
+    let text = if source == Path::new("-") {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(source)
+    };
+    let text = text.map_err(|error| pagein(source, &error))?;
+    let profile = if args.perf.is_some() {
+        import::perf_script(&name, &program, &text)
+    } else {
+        import::symbols(&name, &program, &text)
+    };
+    let profile = profile.map_err(|error| pagein(source, &error))?;
+    replace(&args.output, profile.to_string().as_bytes(), plain())?;
+    print(&format!(
+        "{}: {} functions, {} calls",
+        args.output.display(),
+        profile.functions.len(),
+        profile.calls.len()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads profiles (one at least) and merges them.
+pub(crate) fn merged(profiles: &[PathBuf]) -> Result<Profile, Failure> {
+    let (first, rest) = profiles.split_first().expect("clap requires one");
     let mut merged = read(first)?;
     for path in rest {
         let profile = read(path)?;
@@ -43,14 +89,7 @@ fn merge(args: &args::Merge) -> Result<ExitCode, Failure> {
         }
         merged = merged.merge(&profile);
     }
-    replace(&args.output, merged.to_string().as_bytes(), plain())?;
-    print(&format!(
-        "{}: {} functions; runs: {}",
-        args.output.display(),
-        merged.functions.len(),
-        merged.runs
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(merged)
 }
 
 /// Reads a profile.

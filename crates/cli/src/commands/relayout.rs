@@ -1,6 +1,8 @@
 //! `pagein relayout`.
 
 use std::ffi::OsString;
+use std::fs::Permissions;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,13 +10,13 @@ use pagein_loader::Failure;
 use pagein_profile::linker::Linker;
 use pagein_profile::order::{self, Graph, Order};
 use pagein_profile::{Matched, Profile, Program};
-use pagein_relayout::{Options, Report, Untreatable};
+use pagein_relayout::{Options, Report, Untreatable, points};
 
-use super::{bytes, pagein, plain, print, profile, replace};
+use super::{bytes, pagein, plain, print, profile, replace, verify_run};
 use crate::args;
 
 pub(crate) fn relayout(args: &args::Relayout) -> Result<ExitCode, Failure> {
-    let subject = Subject::open(&args.app, &args.profile)?;
+    let subject = Subject::open(&args.app, profile::read(&args.profile)?)?;
     let order = order::by_name(&args.order).expect("clap knows the names");
     if let Some(linker) = args.linker {
         return ordering_file(args, &subject, order, linker);
@@ -22,7 +24,10 @@ pub(crate) fn relayout(args: &args::Relayout) -> Result<ExitCode, Failure> {
     let (file, report) = subject.relayout(order).map_err(|error| subject.untreatable(&error))?;
     let permissions =
         std::fs::metadata(&subject.path).map_err(|error| pagein(&subject.path, &error))?.permissions();
-    replace(&args.output, &file, permissions)?;
+    match &args.verify_run[..] {
+        [] => replace(&args.output, &file, permissions)?,
+        lines => keep_if_alike(&subject.path, &args.output, &file, permissions, lines)?,
+    }
     print(&format!(
         "{}: {} functions ({}) lie together now, {} of them cut to what ran; pages of code: {} before, {} now",
         args.output.display(),
@@ -33,6 +38,27 @@ pub(crate) fn relayout(args: &args::Relayout) -> Result<ExitCode, Failure> {
         report.pages_after,
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Puts the file in place if every command line does the same with it.
+fn keep_if_alike(
+    original: &Path,
+    output: &Path,
+    file: &[u8],
+    permissions: Permissions,
+    lines: &[String],
+) -> Result<(), Failure> {
+    let directory = output.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let candidate = tempfile::NamedTempFile::new_in(directory).map_err(|error| pagein(output, &error))?;
+    let write = |error| pagein(output, &error);
+    candidate.as_file().write_all(file).map_err(write)?;
+    candidate.as_file().set_permissions(permissions).map_err(write)?;
+    // Closed: a file that is open for writing cannot be executed.
+    let candidate = candidate.into_temp_path();
+    for line in lines {
+        verify_run::verify_run(original, &candidate, line)?;
+    }
+    candidate.persist(output).map_err(|error| pagein(output, &error.error))
 }
 
 fn ordering_file(
@@ -76,9 +102,8 @@ pub(crate) struct Subject {
 
 impl Subject {
     /// Reads both, and warns of a profile that does not fit.
-    pub(crate) fn open(app: &OsString, profile: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(app: &OsString, profile: Profile) -> Result<Self, Failure> {
         let path = pagein_loader::find_program(app)?;
-        let profile = profile::read(profile)?;
         let bytes = std::fs::read(&path).map_err(|error| pagein(&path, &error))?;
         let program = Program::read(&bytes).map_err(|error| untreatable(&path, &error))?;
         let matched = Matched::new(&profile, &program);
@@ -94,6 +119,27 @@ impl Subject {
         let arranged = order.arrange(&self.graph);
         let addresses = self.matched.addresses(&self.profile, &self.program, &arranged);
         pagein_relayout::relayout(&self.bytes, &addresses, &Options::default())
+    }
+
+    /// What the profile saw, as ranges (start, length) of the program: the blocks that ran, else whole functions.
+    pub(crate) fn touched(&self) -> Result<Vec<(u64, u64)>, Failure> {
+        let points = points(&self.bytes, true).map_err(|error| self.untreatable(&error))?;
+        let mut out = Vec::new();
+        for n in 0..self.matched.functions.len() {
+            let f = &self.program.functions.as_slice()[self.matched.functions[n]];
+            let addresses = self.matched.addresses(&self.profile, &self.program, &[n]);
+            if addresses.len() < 2 {
+                // Entries alone were watched.
+                out.push((f.start, f.len));
+                continue;
+            }
+            let length = |address: &u64| {
+                let place = points.addresses.binary_search(address).ok()?;
+                Some((*address, points.lengths[place]))
+            };
+            out.extend(addresses.iter().filter_map(length));
+        }
+        Ok(out)
     }
 
     pub(crate) fn untreatable(&self, error: &Untreatable) -> Failure {

@@ -17,7 +17,12 @@ pub(crate) fn record(args: args::Record) -> Result<ExitCode, Failure> {
         PathBuf::from(name)
     };
     let output = args.output.unwrap_or_else(default_output);
-    pagein_loader::record(&RecordConfig { program: program.clone(), args: rest.to_vec(), output })
+    pagein_loader::record(&RecordConfig {
+        program: program.clone(),
+        args: rest.to_vec(),
+        output,
+        page_in_linking: !args.no_page_in_linking,
+    })
 }
 
 pub(crate) fn run(args: args::Run, started: Instant) -> Result<ExitCode, Failure> {
@@ -34,7 +39,10 @@ pub(crate) fn run(args: args::Run, started: Instant) -> Result<ExitCode, Failure
         policy: args.policy.0,
         stats: args.stats,
         cache: args.cache.unwrap_or_else(pagein_loader::default_cache),
+        cache_limit: args.cache_size.0,
+        max_age: Duration::from_secs_f64(args.max_age),
         options,
+        page_in_linking: !args.no_page_in_linking,
         quiet: args.quiet,
         started,
     })

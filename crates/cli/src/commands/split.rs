@@ -10,7 +10,7 @@ use pagein_loader::Failure;
 use pagein_splitter::{Progress, Report, SplitConfig, SplitError};
 use serde::Serialize;
 
-use super::{bytes, failed, print, print_json, runtime};
+use super::{bytes, failed, linking, print, print_json, relaid, runtime};
 use crate::args;
 
 #[derive(Serialize)]
@@ -27,18 +27,27 @@ struct Json<'a> {
     cold_bytes: u64,
     paged_bytes: u64,
     reads_self: bool,
+    page_in_linking: linking::Json,
 }
 
 pub(crate) fn split(args: args::Split) -> Result<ExitCode, Failure> {
+    let app = pagein_loader::find_program(&args.app)?;
+    let relaid =
+        if args.profiles.is_empty() { None } else { relaid::prepare(&app, &args.profiles, &args.traces)? };
+    let (app, traces) = match &relaid {
+        Some(relaid) => (relaid.app.clone(), relaid.traces.clone()),
+        None => (app, args.traces),
+    };
     let config = SplitConfig {
-        app: pagein_loader::find_program(&args.app)?,
-        traces: args.traces,
+        app,
+        traces,
         output: args.output,
         page_files: args.page_files,
         min_probability: args.min_probability,
         group_pages: args.group_pages,
         level: args.level,
         paged: !args.no_paged,
+        page_in_linking: !args.no_page_in_linking,
     };
     let report = split_with_progress(&config)?;
     let manifest = &report.manifest;
@@ -58,6 +67,7 @@ pub(crate) fn split(args: args::Split) -> Result<ExitCode, Failure> {
             cold_bytes: cold,
             paged_bytes: paged,
             reads_self: manifest.reads_self,
+            page_in_linking: linking::Json::of(&manifest.linking),
         })?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -72,6 +82,7 @@ pub(crate) fn split(args: args::Split) -> Result<ExitCode, Failure> {
         bytes(cold),
         bytes(paged),
     ))?;
+    print(&format!("page-in linking: {}", linking::Json::of(&manifest.linking)))?;
     if manifest.traces == 0 {
         eprintln!(
             "pagein: no trace given, so no page is hot and `run` fetches all of it first; record one with\n  \

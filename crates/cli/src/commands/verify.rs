@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use pagein_image::{Frame, Group, Manifest, PAGE_SIZE, PageNo, object, page_file_name};
+use pagein_image::{Frame, Group, LinkedPages, Manifest, PAGE_SIZE, PageNo, object, page_file_name};
 use pagein_loader::Failure;
 use pagein_source::{ByteRange, fetch};
 use serde::Serialize;
@@ -142,8 +142,10 @@ impl Check {
         fills_file: bool,
     ) {
         self.frames += 1;
-        let raw = match frame.decode(stored, what) {
-            Ok(raw) => raw,
+        // `whole` is as the file is; elsewhere pages may be in linked form, which is undone to compare them.
+        let linked = if fills_file { &LinkedPages::default() } else { self.image.manifest.linking.pages() };
+        let raw = match frame.decode_linked(stored, pages, linked, what) {
+            Ok(unpacked) => unpacked.into_file_form(),
             Err(error) => return self.problems.push(format!("{place}: {error}")),
         };
         for (page, bytes) in pages.iter().zip(raw.chunks_exact(PAGE_SIZE)) {
