@@ -450,6 +450,7 @@ impl Session<'_> {
         let wire = self.source.wire();
         let stats = Stats {
             wire_bytes: wire.bytes,
+            hot_bytes: wire.bytes,
             requests: wire.requests,
             rtt_ms: wire.round_trip().map(|time| time.as_secs_f64() * 1e3),
             pages_total: manifest.page_count(),

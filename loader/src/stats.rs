@@ -13,6 +13,9 @@ pub struct Stats {
     pub source: String,
     /// Bytes of response bodies received until the program ended.
     pub wire_bytes: u64,
+    /// Those of them that came without being asked for page by page: the hot object, or the whole file.
+    #[serde(default)]
+    pub hot_bytes: u64,
     /// Requests made.
     pub requests: u64,
     /// Pages of the program file.

@@ -54,6 +54,7 @@ pub(crate) enum Command {
         after_help = "Example:\n  pagein net --bandwidth 10mbit --rtt 20ms -- pagein run http://host.pagein:8080/git -- status"
     )]
     Net(pagein_simnet::net::NetArgs),
+    Experiment(Experiment),
 }
 
 /// Run a local program and note which of its pages are touched first, in which order
@@ -443,6 +444,51 @@ pub(crate) struct Layout {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Run a grid of programs, links and policies, and write a report
+///
+/// Every run is `pagein run` behind `pagein net`, with an empty cache; cells may be simulated instead. Each run that has ended is in
+/// results.csv at once: after Ctrl-C, kill -9 or a power cut the same command goes on where it was. docs/experiment.md lists
+/// the keys of a scenario.
+#[derive(clap::Args)]
+#[command(after_help = "What is in DIR afterwards:
+  report.html      figures and tables; needs no other file and no network
+  results.csv      one row for each run, with its command line
+  summary.csv      medians and quartiles of each cell, prediction and floor
+  *.svg            the figures
+
+Exit status: 0, 1 if runs failed (see results.csv), 125 if pagein failed, 130 if interrupted.
+
+Examples:
+  pagein experiment benches/scenarios/smoke.toml -o smoke
+  pagein experiment benches/scenarios/lee1999.toml -o lee1999 --parallel 16
+  pagein experiment benches/scenarios/modern.toml -o modern --mode simulated     in seconds, no root for the runs")]
+pub(crate) struct Experiment {
+    /// The scenario
+    #[arg(value_name = "SCENARIO.toml")]
+    pub(crate) scenario: PathBuf,
+    /// Directory for results: empty, new, or one in which this experiment was begun
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+    /// Directory of fetched programs (see benches/scenarios/fetch)
+    #[arg(long, value_name = "DIR", default_value = "target/programs")]
+    pub(crate) programs: PathBuf,
+    /// All cells in this mode, whatever the scenario says
+    #[arg(long, value_name = "MODE", value_parser = modes())]
+    pub(crate) mode: Option<pagein_experiment::scenario::Mode>,
+    /// So many runs at a time, whatever the scenario says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) parallel: Option<u32>,
+    /// Make runs that failed again
+    #[arg(long)]
+    pub(crate) retry_failed: bool,
+}
+
+fn modes() -> impl TypedValueParser<Value = pagein_experiment::scenario::Mode> {
+    use pagein_experiment::scenario::Mode;
+    PossibleValuesParser::new([Mode::Real, Mode::Simulated].map(Mode::name))
+        .map(|name| if name == Mode::Real.name() { Mode::Real } else { Mode::Simulated })
 }
 
 /// Show what is kept of programs that ran, or delete it

@@ -10,6 +10,8 @@ fn main() -> ExitCode {
     let started = Instant::now();
     // `pagein net` starts this very program again inside its namespaces.
     pagein_simnet::net::run_if_child();
+    // So does `pagein experiment` for its runs.
+    pagein_experiment::run_if_child();
     match commands::dispatch(args::parse_or_exit(), started) {
         Ok(code) => code,
         Err(failure) => {

@@ -16,8 +16,19 @@ fn help_has_examples_for_every_command() {
     let help = words(&pagein(&["--help"]).stdout);
     assert!(help.contains("Examples:") && help.contains("Exit status"), "{help}");
     for command in [
-        "record", "split", "serve", "run", "inspect", "verify", "demo", "net", "profile", "relayout",
-        "layout", "plan",
+        "record",
+        "split",
+        "serve",
+        "run",
+        "inspect",
+        "verify",
+        "demo",
+        "net",
+        "profile",
+        "relayout",
+        "layout",
+        "experiment",
+        "plan",
     ] {
         assert!(help.contains(command), "{command} in {help}");
         let output = pagein(&[command, "--help"]);

@@ -2,6 +2,7 @@
 
 mod cache;
 mod demo;
+mod experiment;
 mod image;
 mod inspect;
 mod layout;
@@ -42,6 +43,7 @@ pub(crate) fn dispatch(args: Args, started: Instant) -> Result<ExitCode, Failure
         Command::Cache(args) => cache::cache(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Net(args) => net(args),
+        Command::Experiment(args) => experiment::experiment(args),
     }
 }
 
