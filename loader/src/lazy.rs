@@ -397,7 +397,7 @@ impl Lazy {
         let wire = self.remote.source.wire();
         let counts = lock(&self.table).counts();
         stats.wire_bytes = wire.bytes;
-        stats.hot_bytes = self.stream.received.load(Ordering::Relaxed).min(wire.bytes);
+        stats.hot_bytes = self.received.load(Ordering::Relaxed).min(wire.bytes);
         stats.requests = wire.requests;
         stats.pages_total = self.remote.manifest.page_count();
         stats.pages_installed = counts.present;
