@@ -53,9 +53,11 @@ pub(crate) fn find(
             }
         }
     }
+    // Of a function that is cut, what ran.
     let pages = |function: usize| {
-        let f = text.function(function);
-        f.start / PAGE..=(f.end() - 1) / PAGE
+        let start = text.function(function).start;
+        let parts = layout.clones_of(function).iter();
+        parts.flat_map(move |c| (start + c.from) / PAGE..=(start + c.from + c.copied - 1) / PAGE)
     };
     let kept: BTreeSet<u64> = anchored.iter().flat_map(|f| pages(*f)).collect();
     layout.clones.iter().map(|c| c.function).filter(|f| pages(*f).all(|page| kept.contains(&page))).collect()
