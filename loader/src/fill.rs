@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use pagein_image::{Manifest, PAGE_SIZE, PageNo, object};
 use pagein_model::cost::worth_prefetching;
-use pagein_model::{Link, UNKNOWN_LINK};
+use pagein_model::{Link, UNKNOWN_LINK, slow_start};
 use pagein_source::WireStats;
 use tokio::sync::{Notify, watch};
 
@@ -34,6 +34,8 @@ const NICE: i32 = 10;
 /// Pieces are so much longer than the link's measured product: what the pieces themselves hold up would else be taken for the link's rate.
 /// On a link that they fill it is a queue of a quarter of a round trip (the gain of BBR's probing, draft-ietf-ccwg-bbr, 5.3.3).
 const GROWTH: f64 = 1.25;
+/// Shortest piece on a link that carries more than was measured, on each of four connections: four windows of slow start.
+const YOUNG_PIECE: u64 = slow_start::FIRST_FLIGHT * 15;
 /// Most bytes of pages that are held for the complete file before the fill begins.
 const HELD_MAX: usize = 256 << 20;
 /// Probability that a run is of another job than the recorded ones, as far as one can know.
@@ -56,6 +58,12 @@ pub(crate) struct Fill {
     /// Something cold was demanded.
     evidence: Notify,
     running: AtomicBool,
+    /// When the first bytes of the hot object came, nearly.
+    begun: Instant,
+    /// The hot stream has ended.
+    alone: watch::Sender<bool>,
+    /// The hot stream kept the pace of slow start when somebody demanded something cold: the link carries more than was measured.
+    young: AtomicBool,
     /// Offset in `whole` up to which the fill has received.
     received: AtomicU64,
     bytes: AtomicU64,
@@ -102,10 +110,42 @@ impl Fill {
             demands: Mutex::default(),
             evidence: Notify::new(),
             running: AtomicBool::new(false),
+            begun: Instant::now(),
+            alone: watch::Sender::new(false),
+            young: AtomicBool::new(false),
             received: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             connections: AtomicU32::new(1),
             plan: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn stream_ended(&self) {
+        self.alone.send_replace(true);
+    }
+
+    /// Waits until the fill is worth more than what it may hold up.
+    async fn time_has_come(&self, lazy: &Lazy) {
+        let mut alone = self.alone.subscribe();
+        let mut ended = async || drop(alone.wait_for(|alone| *alone).await);
+        tokio::select! {
+            () = self.evidence.notified() => {
+                let round_trip = lazy.link().map_or(Duration::ZERO, |link| link.round_trip);
+                // Windows of other connections cost the stream nothing there.
+                if slow_start::keeps_pace(lazy.received(), self.begun.elapsed(), round_trip) {
+                    return self.young.store(true, Ordering::Relaxed);
+                }
+                ended().await;
+            }
+            () = ended() => {
+                let round_trip = lazy.link().map_or(Duration::ZERO, |link| link.round_trip);
+                let young = slow_start::keeps_pace(lazy.received(), self.begun.elapsed(), round_trip);
+                self.young.store(young, Ordering::Relaxed);
+                tokio::select! {
+                    () = self.evidence.notified() => {}
+                    () = tokio::time::sleep(BEGIN_AFTER) => {}
+                }
+            }
         }
     }
 
@@ -206,8 +246,8 @@ impl Drop for Demand<'_> {
     }
 }
 
-/// Begins the fill on a thread of its own, once; nothing happens without `--policy auto`. To be called when the hot stream has
-/// ended.
+/// Begins the fill on a thread of its own, once; nothing happens without `--policy auto`. What comes with the hot stream comes
+/// first.
 pub(crate) fn start(lazy: &Arc<Lazy>) {
     let Some(fill) = &lazy.fill else { return };
     if fill.running.swap(true, Ordering::SeqCst) {
@@ -287,15 +327,14 @@ async fn run(lazy: &Arc<Lazy>) {
         let mut table = lock(&lazy.table);
         plan.frames.iter().for_each(|frame| table.expect(&frame.pages));
     }
-    tokio::select! {
-        () = fill.evidence.notified() => {}
-        () = tokio::time::sleep(BEGIN_AFTER) => {}
-    }
+    fill.time_has_come(lazy).await;
     // Without a thread there is no fill: pages still come on demand.
     let received = match Worker::start() {
         Ok(worker) => receive(lazy, fill, plan, &worker, ranged).await.map(|()| Some(worker)),
         Err(_) => Ok(None),
     };
+    // The two streams share the table's mark of what is on its way.
+    let _ = fill.alone.subscribe().wait_for(|alone| *alone).await;
     if let (Err(trouble), false) = (&received, ranged) {
         return lazy.lose(plan.frames[0].pages[0], trouble);
     }
@@ -335,6 +374,9 @@ async fn receive(
             let rest = link.transfer_time(end.saturating_sub(fill.received.load(Ordering::Relaxed)));
             let piece = (pace.piece as f64 * GROWTH) as u64;
             let pace_now = Pace { piece, ahead: link.product() as u64, lanes: 2 };
+            if fill.young.load(Ordering::Relaxed) {
+                return Some(Pace { piece: piece.max(YOUNG_PIECE), ahead: u64::MAX, lanes: 4 });
+            }
             fill.may_ask(pace.quiet, rest, link.round_trip * 2).then_some(pace_now)
         });
         let flow = Flow::new(source(), object::WHOLE, start..end, remote.retry.clone(), pacing);

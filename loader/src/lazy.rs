@@ -136,6 +136,7 @@ impl Lazy {
     pub(crate) async fn receive_rest(self: Arc<Self>, mut stream: ObjectStream) {
         if self.fill.is_some() {
             tokio::spawn(fill::fetch_index(Arc::clone(&self)));
+            fill::start(&self);
         }
         let first = self.remote.manifest.exec_frames as usize;
         let count = self.remote.manifest.hot_frames.len();
@@ -145,8 +146,19 @@ impl Lazy {
         for page in waited {
             self.demand(page);
         }
-        drop(stream);
-        fill::start(&self);
+        self.stream_ended();
+    }
+
+    /// Nothing comes with the hot stream any more.
+    pub(crate) fn stream_ended(&self) {
+        if let Some(fill) = &self.fill {
+            fill.stream_ended();
+        }
+    }
+
+    /// Bytes of the object `hot` that have come with the stream.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     /// The link as measured, or as it was when it was used last; `None` before there is anything to tell.

@@ -417,6 +417,7 @@ impl Session<'_> {
             self.runtime.spawn(Arc::clone(lazy).receive_rest(*stream));
         } else {
             fill::start(lazy);
+            lazy.stream_ended();
         }
         if let Some(pipe) = report {
             let stats = self.first_stats(manifest, lazy.policy);
