@@ -34,6 +34,8 @@ const NICE: i32 = 10;
 /// Pieces are so much longer than the link's measured product: what the pieces themselves hold up would else be taken for the link's rate.
 /// On a link that they fill it is a queue of a quarter of a round trip (the gain of BBR's probing, draft-ietf-ccwg-bbr, 5.3.3).
 const GROWTH: f64 = 1.25;
+/// How often to look whether the stream is held up, when something cold was demanded.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Shortest piece on a link that carries more than was measured, on each of four connections: four windows of slow start.
 const YOUNG_PIECE: u64 = slow_start::FIRST_FLIGHT * 15;
 /// Most bytes of pages that are held for the complete file before the fill begins.
@@ -124,27 +126,24 @@ impl Fill {
         self.alone.send_replace(true);
     }
 
-    /// Waits until the fill is worth more than what it may hold up.
+    /// Waits until the fill is worth more than what it may hold up: beside the hot stream only if something cold was demanded and the
+    /// stream is held up by its windows, which those of other connections do not share.
     async fn time_has_come(&self, lazy: &Lazy) {
         let mut alone = self.alone.subscribe();
-        let mut ended = async || drop(alone.wait_for(|alone| *alone).await);
-        tokio::select! {
-            () = self.evidence.notified() => {
-                let round_trip = lazy.link().map_or(Duration::ZERO, |link| link.round_trip);
-                // Windows of other connections cost the stream nothing there.
-                if slow_start::keeps_pace(lazy.received(), self.begun.elapsed(), round_trip) {
-                    return self.young.store(true, Ordering::Relaxed);
-                }
-                ended().await;
+        let mut is_wanted = false;
+        loop {
+            let round_trip = lazy.link().map_or(Duration::ZERO, |link| link.round_trip);
+            let is_alone = *alone.borrow_and_update();
+            let young = slow_start::keeps_pace(lazy.received(), self.begun.elapsed(), round_trip);
+            self.young.store(young, Ordering::Relaxed);
+            if is_wanted && (young || is_alone) {
+                return;
             }
-            () = ended() => {
-                let round_trip = lazy.link().map_or(Duration::ZERO, |link| link.round_trip);
-                let young = slow_start::keeps_pace(lazy.received(), self.begun.elapsed(), round_trip);
-                self.young.store(young, Ordering::Relaxed);
-                tokio::select! {
-                    () = self.evidence.notified() => {}
-                    () = tokio::time::sleep(BEGIN_AFTER) => {}
-                }
+            tokio::select! {
+                () = self.evidence.notified() => is_wanted = true,
+                () = tokio::time::sleep(BEGIN_AFTER), if is_alone => return,
+                _ = alone.changed(), if !is_alone => {}
+                () = tokio::time::sleep(LOOK_AGAIN), if is_wanted => {}
             }
         }
     }
