@@ -1,10 +1,11 @@
 //! The rest of the program, in the background: the frames of `whole` behind the hot ones, in long and well compressed form, so that
 //! a job that nobody recorded is bounded by the download of the whole, and a later start needs no network.
 //!
-//! It must not keep anything that is needed now waiting. It asks for a bandwidth-delay product at a time; on links that this
-//! would still block for longer than a round trip, only when nothing has been demanded for a while; its thread yields the
-//! processor. It begins when something cold was demanded, which says that this is another job than the recorded ones, or when
-//! the program has been running for a while.
+//! It must not keep anything that is needed now waiting. It asks for a bandwidth-delay product at a time, and only when nothing has been
+//! demanded for as long as that occupies the link, or when demands have already cost more than the whole would have; what comes is
+//! unpacked by a thread that yields the processor. It begins when something cold was demanded, which says that this is another job
+//! than the recorded ones, or when the program has been running for a while; behind the hot stream, or beside it where that is held up
+//! by slow start.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -245,8 +246,7 @@ impl Drop for Demand<'_> {
     }
 }
 
-/// Begins the fill on a thread of its own, once; nothing happens without `--policy auto`. What comes with the hot stream comes
-/// first.
+/// Lets the fill begin when its time has come; nothing happens without `--policy auto`, or the second time.
 pub(crate) fn start(lazy: &Arc<Lazy>) {
     let Some(fill) = &lazy.fill else { return };
     if fill.running.swap(true, Ordering::SeqCst) {

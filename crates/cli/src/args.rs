@@ -128,7 +128,7 @@ pub(crate) struct Serve {
 /// exit status are the command's.
 #[derive(clap::Args)]
 #[command(after_help = "Policies:
-  auto             streamed; original for programs without a trace or that read their own file
+  auto             streamed, and the rest in the background; original for programs that read their own file
   original         the whole file, then start
   paged            a group of neighbouring pages when one of them is touched
   reordered-paged  a group of pages that are touched one after the other
