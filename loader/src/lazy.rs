@@ -173,14 +173,16 @@ impl Lazy {
     /// Whether a page that is on its way is so far behind that it is better requested.
     fn overtakes(&self, page: PageNo) -> bool {
         let Some(link) = self.link() else { return false };
-        let ahead = match self.remote.frame_of(page) {
-            Some(frame) => {
-                let end = self.remote.frame_offsets[frame + 1];
-                Some(end.saturating_sub(self.received.load(Ordering::Relaxed)))
-            }
-            None => self.fill.as_ref().and_then(|fill| fill.bytes_ahead(page)),
+        let (ahead, own) = if let Some(frame) = self.remote.frame_of(page) {
+            let offsets = &self.remote.frame_offsets;
+            let ahead = offsets[frame + 1].saturating_sub(self.received());
+            (Some(ahead), offsets[frame + 1] - offsets[frame])
+        } else {
+            let ahead = self.fill.as_ref().and_then(|fill| fill.bytes_ahead(page));
+            // A demand brings about what fills the link once.
+            (ahead, link.product() as u64)
         };
-        ahead.is_some_and(|ahead| link.overtakes(ahead))
+        ahead.is_some_and(|ahead| link.overtakes(ahead, own))
     }
 
     /// Requests the unit that holds `page`, in the background.
