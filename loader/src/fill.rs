@@ -3,7 +3,7 @@
 //!
 //! It must not keep anything that is needed now waiting. It asks for a bandwidth-delay product at a time, and only when nothing has been
 //! demanded for as long as that occupies the link, or when demands have already cost more than the whole would have; what comes is
-//! unpacked by a thread that yields the processor. It begins when something cold was demanded, which says that this is another job
+//! unpacked by a thread that yields the processor. It begins when some cold pages were demanded, which says that this is another job
 //! than the recorded ones, or when the program has been running for a while; behind the hot stream, or beside it where that is held up
 //! by slow start.
 
@@ -41,6 +41,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 const YOUNG_PIECE: u64 = slow_start::FIRST_FLIGHT * 15;
 /// Most bytes of pages that are held for the complete file before the fill begins.
 const HELD_MAX: usize = 256 << 20;
+/// So many faults on pages that are not hot make it another job: two runs of one differ by two pages at most (node).
+const EVIDENCE: u32 = 3;
 /// Probability that a run is of another job than the recorded ones, as far as one can know.
 const OTHER_JOB: f64 = 0.5;
 /// Fewer bytes than these tell too little of a link to be remembered.
@@ -58,7 +60,8 @@ pub(crate) struct Fill {
     remembered: Option<Link>,
     keeper: Keeper,
     demands: Mutex<Demands>,
-    /// Something cold was demanded.
+    cold_faults: AtomicU32,
+    /// Enough of what is cold was demanded.
     evidence: Notify,
     running: AtomicBool,
     /// When the first bytes of the hot object came, nearly.
@@ -111,6 +114,7 @@ impl Fill {
             host,
             keeper: Keeper(Mutex::new(Keeping::Held(Vec::new(), 0))),
             demands: Mutex::default(),
+            cold_faults: AtomicU32::new(0),
             evidence: Notify::new(),
             running: AtomicBool::new(false),
             begun: Instant::now(),
@@ -186,7 +190,11 @@ impl Fill {
 
     /// Somebody waits for a page that is not hot.
     pub(crate) fn cold_fault(&self) {
-        self.evidence.notify_one();
+        let faults = self.cold_faults.fetch_add(1, Ordering::Relaxed) + 1;
+        // Without ranges there is no other way to the page.
+        if faults >= EVIDENCE || *self.ranged.borrow() == Some(false) {
+            self.evidence.notify_one();
+        }
     }
 
     /// A request that somebody waits for begins; it ends when the result is dropped.
@@ -269,7 +277,9 @@ impl Worker {
         let (sender, work) = std::sync::mpsc::channel::<Box<dyn FnOnce() + Send>>();
         std::thread::Builder::new().name("pagein-fill".into()).spawn(move || {
             let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
-            work.into_iter().for_each(|job| job());
+            for job in work {
+                job();
+            }
         })?;
         Ok(Self(sender))
     }
