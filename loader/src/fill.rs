@@ -1,10 +1,11 @@
 //! The rest of the program, in the background: the frames of `whole` behind the hot ones, in long and well compressed form, so that
 //! a job that nobody recorded is bounded by the download of the whole, and a later start needs no network.
 //!
-//! It must not keep anything that is needed now waiting. It asks for a bandwidth-delay product at a time; on links that this
-//! would still block for longer than a round trip, only when nothing has been demanded for a while; its thread yields the
-//! processor. It begins when something cold was demanded, which says that this is another job than the recorded ones, or when
-//! the program has been running for a while.
+//! It must not keep anything that is needed now waiting. It asks for a bandwidth-delay product at a time, and only when nothing has been
+//! demanded for as long as that occupies the link, or when demands have already cost more than the whole would have; what comes is
+//! unpacked by a thread that yields the processor. It begins when some cold pages were demanded, which says that this is another job
+//! than the recorded ones, or when the program has been running for a while; behind the hot stream, or beside it where that is held up
+//! by slow start.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use pagein_image::{Manifest, PAGE_SIZE, PageNo, Unpacked, object};
 use pagein_model::cost::worth_prefetching;
-use pagein_model::{Link, UNKNOWN_LINK};
+use pagein_model::{Link, UNKNOWN_LINK, slow_start};
 use pagein_source::WireStats;
 use tokio::sync::Notify;
 
@@ -36,8 +37,14 @@ const NICE: i32 = 10;
 /// Pieces are so much longer than the link's measured product: what the pieces themselves hold up would else be taken for the link's rate.
 /// On a link that they fill it is a queue of a quarter of a round trip (the gain of BBR's probing, draft-ietf-ccwg-bbr, 5.3.3).
 const GROWTH: f64 = 1.25;
+/// How often to look whether the stream is held up, when something cold was demanded.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// Shortest piece on a link that carries more than was measured, on each of four connections: four windows of slow start.
+const YOUNG_PIECE: u64 = slow_start::FIRST_FLIGHT * 15;
 /// Most bytes of pages that are held for the complete file before the fill begins.
 const HELD_MAX: usize = 256 << 20;
+/// So many faults on pages that are not hot make it another job: two runs of one differ by two pages at most (node).
+const EVIDENCE: u32 = 3;
 /// Probability that a run is of another job than the recorded ones, as far as one can know.
 const OTHER_JOB: f64 = 0.5;
 /// Fewer bytes than these tell too little of a link to be remembered.
@@ -55,9 +62,16 @@ pub(crate) struct Fill {
     remembered: Option<Link>,
     keeper: Keeper,
     demands: Mutex<Demands>,
-    /// Something cold was demanded.
+    cold_faults: AtomicU32,
+    /// Enough of what is cold was demanded.
     evidence: Notify,
     running: AtomicBool,
+    /// When the first bytes of the hot object came, nearly.
+    begun: Instant,
+    /// The hot stream has ended.
+    alone: watch::Sender<bool>,
+    /// The hot stream kept the pace of slow start when somebody demanded something cold: the link carries more than was measured.
+    young: AtomicBool,
     /// Offset in `whole` up to which the fill has received.
     received: AtomicU64,
     bytes: AtomicU64,
@@ -104,12 +118,42 @@ impl Fill {
             host,
             keeper: Keeper(Mutex::new(Keeping::Held(Vec::new(), 0))),
             demands: Mutex::default(),
+            cold_faults: AtomicU32::new(0),
             evidence: Notify::new(),
             running: AtomicBool::new(false),
+            begun: Instant::now(),
+            alone: watch::Sender::new(false),
+            young: AtomicBool::new(false),
             received: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             connections: AtomicU32::new(1),
             plan: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn stream_ended(&self) {
+        self.alone.send_replace(true);
+    }
+
+    /// Waits until the fill is worth more than what it may hold up: beside the hot stream only if something cold was demanded and the
+    /// stream is held up by its windows, which those of other connections do not share.
+    async fn time_has_come(&self, lazy: &Lazy) {
+        let mut alone = self.alone.subscribe();
+        let mut is_wanted = false;
+        loop {
+            let round_trip = lazy.link().map_or(Duration::ZERO, |link| link.round_trip);
+            let is_alone = *alone.borrow_and_update();
+            let young = slow_start::keeps_pace(lazy.received(), self.begun.elapsed(), round_trip);
+            self.young.store(young, Ordering::Relaxed);
+            if is_wanted && (young || is_alone) {
+                return;
+            }
+            tokio::select! {
+                () = self.evidence.notified() => is_wanted = true,
+                () = tokio::time::sleep(BEGIN_AFTER), if is_alone => return,
+                _ = alone.changed(), if !is_alone => {}
+                () = tokio::time::sleep(LOOK_AGAIN), if is_wanted => {}
+            }
         }
     }
 
@@ -148,7 +192,11 @@ impl Fill {
 
     /// Somebody waits for a page that is not hot.
     pub(crate) fn cold_fault(&self) {
-        self.evidence.notify_one();
+        let faults = self.cold_faults.fetch_add(1, Ordering::Relaxed) + 1;
+        // Without ranges there is no other way to the page.
+        if faults >= EVIDENCE || *self.ranged.borrow() == Some(false) {
+            self.evidence.notify_one();
+        }
     }
 
     /// A request that somebody waits for begins; it ends when the result is dropped.
@@ -208,8 +256,7 @@ impl Drop for Demand<'_> {
     }
 }
 
-/// Begins the fill on a thread of its own, once; nothing happens without `--policy auto`. To be called when the hot stream has
-/// ended.
+/// Lets the fill begin when its time has come; nothing happens without `--policy auto`, or the second time.
 pub(crate) fn start(lazy: &Arc<Lazy>) {
     let Some(fill) = &lazy.fill else { return };
     if fill.running.swap(true, Ordering::SeqCst) {
@@ -292,15 +339,14 @@ async fn run(lazy: &Arc<Lazy>) {
         let mut table = lock(&lazy.table);
         plan.frames.iter().for_each(|frame| table.expect(&frame.usable));
     }
-    tokio::select! {
-        () = fill.evidence.notified() => {}
-        () = tokio::time::sleep(BEGIN_AFTER) => {}
-    }
+    fill.time_has_come(lazy).await;
     // Without a thread there is no fill: pages still come on demand.
     let received = match Worker::start() {
         Ok(worker) => receive(lazy, fill, plan, &worker, ranged).await.map(|()| Some(worker)),
         Err(_) => Ok(None),
     };
+    // The two streams share the table's mark of what is on its way.
+    let _ = fill.alone.subscribe().wait_for(|alone| *alone).await;
     if let (Err(trouble), false) = (&received, ranged) {
         return lazy.lose(plan.frames[0].pages[0], trouble);
     }
@@ -347,6 +393,9 @@ async fn receive(
             let rest = link.transfer_time(end.saturating_sub(fill.received.load(Ordering::Relaxed)));
             let piece = (pace.piece as f64 * GROWTH) as u64;
             let pace_now = Pace { piece, ahead: link.product() as u64, lanes: 2 };
+            if fill.young.load(Ordering::Relaxed) {
+                return Some(Pace { piece: piece.max(YOUNG_PIECE), ahead: u64::MAX, lanes: 4 });
+            }
             fill.may_ask(pace.quiet, rest, link.round_trip * 2).then_some(pace_now)
         });
         let flow = Flow::new(source(), object::WHOLE, start..end, remote.retry.clone(), pacing);

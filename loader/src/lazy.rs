@@ -269,6 +269,7 @@ impl Lazy {
     pub(crate) async fn receive_rest(self: Arc<Self>, mut stream: ObjectStream) {
         if self.fill.is_some() {
             tokio::spawn(fill::fetch_index(Arc::clone(&self)));
+            fill::start(&self);
         }
         let first = self.remote.manifest.exec_frames as usize;
         let count = self.remote.manifest.hot_frames.len();
@@ -278,8 +279,19 @@ impl Lazy {
         for page in waited {
             self.demand(page);
         }
-        drop(stream);
-        fill::start(&self);
+        self.stream_ended();
+    }
+
+    /// Nothing comes with the hot stream any more.
+    pub(crate) fn stream_ended(&self) {
+        if let Some(fill) = &self.fill {
+            fill.stream_ended();
+        }
+    }
+
+    /// Bytes of the object `hot` that have come with the stream.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     /// The link as measured, or as it was when it was used last; `None` before there is anything to tell.
@@ -294,14 +306,16 @@ impl Lazy {
     /// Whether a page that is on its way is so far behind that it is better requested.
     fn overtakes(&self, page: PageNo) -> bool {
         let Some(link) = self.link() else { return false };
-        let ahead = match self.remote.frame_of(page) {
-            Some(frame) => {
-                let end = self.remote.frame_offsets[frame + 1];
-                Some(end.saturating_sub(self.received.load(Ordering::Relaxed)))
-            }
-            None => self.fill.as_ref().and_then(|fill| fill.bytes_ahead(page)),
+        let (ahead, own) = if let Some(frame) = self.remote.frame_of(page) {
+            let offsets = &self.remote.frame_offsets;
+            let ahead = offsets[frame + 1].saturating_sub(self.received());
+            (Some(ahead), offsets[frame + 1] - offsets[frame])
+        } else {
+            let ahead = self.fill.as_ref().and_then(|fill| fill.bytes_ahead(page));
+            // A demand brings about what fills the link once.
+            (ahead, link.product() as u64)
         };
-        ahead.is_some_and(|ahead| link.overtakes(ahead))
+        ahead.is_some_and(|ahead| link.overtakes(ahead, own))
     }
 
     /// Requests the unit that holds `page`, in the background.

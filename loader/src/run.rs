@@ -502,6 +502,7 @@ impl Session<'_> {
             self.runtime.spawn(Arc::clone(lazy).receive_rest(*stream));
         } else {
             fill::start(lazy);
+            lazy.stream_ended();
         }
         let Outlets { report, listener } = outlets;
         if let Some(pipe) = report {

@@ -155,7 +155,7 @@ fn script(way: &str) -> String {
 fn one(pagein: &Path, images: &Path, job: &Job, link: (&str, &str), way: &str) -> anyhow::Result<Run> {
     let directory = tempfile::tempdir()?;
     // The clock runs inside: the emulator's own start is not measured.
-    let timed = format!(
+    let commands = format!(
         "s=$(date +%s%N); {}; r=$?; e=$(date +%s%N); echo $s $e $r >$D/times",
         script(way).replace("$@\"", "$@\" </dev/null >/dev/null 2>$D/err")
     );
@@ -180,10 +180,10 @@ fn one(pagein: &Path, images: &Path, job: &Job, link: (&str, &str), way: &str) -
         format!("{way} over {} x {}: {}", link.0, link.1, String::from_utf8_lossy(&output.stderr))
     })?;
     let times: Vec<u64> = times.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-    let [start, end, status] = times[..] else { bail!("{way}: no times") };
+    let [start, end, code] = times[..] else { bail!("{way}: no times") };
     let errors = std::fs::read_to_string(directory.path().join("err")).unwrap_or_default();
-    if (125..=127).contains(&status) || errors.contains("pagein:") {
-        bail!("{way} over {} x {} ended with {status}: {errors}", link.0, link.1);
+    if (125..=127).contains(&code) || errors.contains("pagein:") {
+        bail!("{way} over {} x {} ended with {code}: {errors}", link.0, link.1);
     }
     let stats = std::fs::read(directory.path().join("stats")).ok();
     let stats = stats.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();

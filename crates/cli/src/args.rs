@@ -148,8 +148,8 @@ pub(crate) struct Serve {
 /// exit status are the command's.
 #[derive(clap::Args)]
 #[command(after_help = "Policies:
-  auto             from the cache if all is there; else streamed; original for programs without a trace or that read
-                   their own file
+  auto             from the cache if all is there; else streamed, and the rest in the background; original for
+                   programs that read their own file
   original         the whole file, then start
   paged            a group of neighbouring pages when one of them is touched
   reordered-paged  a group of pages that are touched one after the other

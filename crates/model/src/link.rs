@@ -33,12 +33,17 @@ impl Link {
         self.bandwidth * self.round_trip.as_secs_f64()
     }
 
-    /// Whether a page that is needed now and lies `bytes_ahead` bytes ahead in the stream is better requested at once.
+    /// Whether a page that is needed now and lies `bytes_ahead` bytes ahead in the stream, its own frame included, is better requested at
+    /// once, with `own_bytes` that come twice then.
     ///
-    /// A request costs a round trip and stands behind what the stream has in flight, about another one (equation 1 of
-    /// the paper with one request and the page's own bytes neglected).
-    pub fn overtakes(&self, bytes_ahead: u64) -> bool {
-        self.transfer_time(bytes_ahead) > self.round_trip * 2 + WAIT_ALWAYS
+    /// A request costs a round trip and stands behind what the stream has in flight, about another one (equation 1 of the paper). What
+    /// comes twice delays everything else by its transfer. If this is a job that was recorded nothing is won by it, as all of the stream is
+    /// needed in any case; if it is another, what is left of the wait is. With even odds that is worth it when the wait, less the request,
+    /// is longer than three of these transfers: the request's own, and the delay against half of what is won.
+    pub fn overtakes(&self, bytes_ahead: u64, own_bytes: u64) -> bool {
+        let twice = self.transfer_time(own_bytes.saturating_mul(3));
+        self.transfer_time(bytes_ahead)
+            > twice.saturating_add(self.round_trip * 2).saturating_add(WAIT_ALWAYS)
     }
 }
 
@@ -49,15 +54,18 @@ mod tests {
     #[test]
     fn a_near_page_is_waited_for_and_a_far_one_requested() {
         let slow = Link { bandwidth: 125_000.0, round_trip: Duration::from_millis(20) };
-        assert!(!slow.overtakes(10_000), "80 ms away against 90 ms");
-        assert!(slow.overtakes(12_000), "96 ms away against 90 ms");
+        assert!(!slow.overtakes(10_000, 0), "80 ms away against 90 ms");
+        assert!(slow.overtakes(12_000, 0), "96 ms away against 90 ms");
+        assert!(!slow.overtakes(60_000, 60_000), "the next frame, however long it is");
+        assert!(slow.overtakes(60_000, 10_000), "480 ms away against 240 ms and 90 ms");
         let fast = Link { bandwidth: 1e9, round_trip: Duration::from_micros(100) };
-        assert!(!fast.overtakes(4 << 20), "all of a 4 MB stream is 4 ms away");
+        assert!(!fast.overtakes(4 << 20, 0), "all of a 4 MB stream is 4 ms away");
     }
 
     #[test]
     fn a_dead_link_is_overtaken_and_does_not_overflow() {
         let dead = Link { bandwidth: 0.0, round_trip: Duration::ZERO };
-        assert!(dead.overtakes(1));
+        assert!(!dead.overtakes(1, 1), "neither comes");
+        assert!(!dead.overtakes(u64::MAX, u64::MAX));
     }
 }

@@ -25,6 +25,18 @@ pub fn round_trips(bytes: u64, connections: u32) -> u32 {
     (0..ROUNDS_MAX).find(|&n| delivered(n, connections.max(1)) >= bytes).unwrap_or(ROUNDS_MAX)
 }
 
+/// Whether a transfer that has brought `bytes` in `since_first`, counted from its first bytes on, has kept the pace of slow start on one
+/// connection: then its windows hold it up, and the link could carry more. It must have gone on for two round trips, as all links keep
+/// pace at first. A quarter of the bytes may be missing: windows do not double exactly.
+pub fn keeps_pace(bytes: u64, since_first: Duration, round_trip: Duration) -> bool {
+    if round_trip.is_zero() || since_first < round_trip * 2 {
+        return false;
+    }
+    // The first flight has come at once, the next ones a round trip apart each.
+    let flights = (since_first.as_secs_f64() / round_trip.as_secs_f64()) as u32 + 1;
+    bytes >= delivered(flights, 1) / 4 * 3
+}
+
 /// Time from sending the requests to the last of `bytes`, evenly spread over connections that are open and new. Windows double
 /// each round trip until together they fill the link; from there on the link's rate counts. Without losses and without the
 /// server's own time.
@@ -90,6 +102,16 @@ mod tests {
         // 1 Mbit/s x 20 ms = 2500 bytes: the first window is more than the link holds.
         assert_eq!(transfer_time(125_000, 1, &link(1.0, 20)), Duration::from_millis(1020));
         assert_eq!(connections(5_000_000, &link(1.0, 100)), 1);
+    }
+
+    #[test]
+    fn a_link_that_keeps_the_pace_of_slow_start_could_carry_more() {
+        let (ms, round_trip) = (Duration::from_millis, Duration::from_millis(100));
+        // 100 Mbit/s x 100 ms: all windows come; 10 Mbit/s: from the fifth on they do not, 125 kB a round trip.
+        assert!(keeps_pace(delivered(5, 1), ms(450), round_trip));
+        assert!(!keeps_pace(delivered(4, 1) + 40_000, ms(480), round_trip));
+        assert!(!keeps_pace(delivered(5, 1), ms(150), round_trip), "too early to tell");
+        assert!(!keeps_pace(1 << 20, ms(500), Duration::ZERO));
     }
 
     #[test]
