@@ -16,7 +16,7 @@ use pagein_image::{Manifest, PAGE_SIZE, PageNo, Unpacked, object};
 use pagein_model::cost::worth_prefetching;
 use pagein_model::{Link, UNKNOWN_LINK, slow_start};
 use pagein_source::WireStats;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::cache::Cache;
 use crate::eager;
@@ -194,7 +194,7 @@ impl Fill {
     pub(crate) fn cold_fault(&self) {
         let faults = self.cold_faults.fetch_add(1, Ordering::Relaxed) + 1;
         // Without ranges there is no other way to the page.
-        if faults >= EVIDENCE || *self.ranged.borrow() == Some(false) {
+        if faults >= EVIDENCE || self.ranged.known() == Some(false) {
             self.evidence.notify_one();
         }
     }

@@ -190,7 +190,8 @@ impl Run<'_> {
             return false;
         }
         let measured = Measured { bandwidth: self.stream.received as f64 / time.as_secs_f64(), round_trip };
-        measured.overtakes(self.pages.frame_range(frame).end.saturating_sub(self.stream.received))
+        let range = self.pages.frame_range(frame);
+        measured.overtakes(range.end.saturating_sub(self.stream.received), range.end - range.start)
     }
 
     /// Requests what brings `page`; first the index, if that is needed and not here.
