@@ -3,18 +3,15 @@
 
     benches/relayout/local.py PAGEIN [ROUNDS]
 
-PAGEIN is the command. For each job a profile of a short run of the same program makes the relaid file. Steady: runs alternate; the
-figure is the ratio of the medians of user + system time. Cold: the file alone is dropped from the page cache (POSIX_FADV_DONTNEED),
-then the program starts; pages read are what mincore(2) finds there afterwards, major faults are the kernel's count.
+PAGEIN is the command. For each job a profile of a short run of the same program makes the relaid file. Steady: runs alternate,
+the first of a pair by turns; the figure is the median of the pairs' ratios of user + system time. Cold: the file alone is dropped from the page cache (POSIX_FADV_DONTNEED),
+then the program starts; page faults are the kernel's count, of everything that the process does (the kernel maps 16 pages at a fault).
 """
-import ctypes, mmap, os, resource, statistics, subprocess, sys, tempfile
+import os, resource, statistics, subprocess, sys, tempfile
 
 pagein, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 11
 work = tempfile.mkdtemp()
 null = subprocess.DEVNULL
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 
 
 def shell(line):
@@ -48,29 +45,16 @@ def evict(path):
     os.close(fd)
 
 
-def resident(path):
-    """Pages of the file in the page cache."""
-    fd = os.open(path, os.O_RDONLY)
-    size = os.fstat(fd).st_size
-    pages = (size + 4095) // 4096
-    at = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
-    vector = (ctypes.c_ubyte * pages)()
-    assert libc.mincore(ctypes.c_void_p(at), ctypes.c_size_t(size), vector) == 0
-    libc.munmap(ctypes.c_void_p(at), ctypes.c_size_t(size))
-    os.close(fd)
-    return sum(v & 1 for v in vector)
-
-
 def cold(program, args):
     evict(program)
-    # What the kernel does not let go of: somebody else has it mapped.
-    kept = resident(program)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_majflt
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([program, *args], cwd=work, stdin=null, stdout=null, stderr=null)
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_majflt - before, resident(program) - kept
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    faults = after.ru_majflt + after.ru_minflt - before.ru_majflt - before.ru_minflt
+    return after.ru_majflt - before.ru_majflt, faults
 
 
-print("| job | original, ms of CPU | relaid | ratio | major faults at a cold start | relaid | file pages read | relaid |")
+print("| job | original, ms of CPU | relaid | ratio | major faults at a cold start | relaid | all faults | relaid |")
 print("|---|---|---|---|---|---|---|---|")
 for name, installed, short, busy in jobs:
     original, profile = os.path.join(work, "original-" + os.path.basename(installed)), os.path.join(work, "p")
@@ -79,15 +63,16 @@ for name, installed, short, busy in jobs:
     subprocess.run([pagein, "profile", "-o", profile, "--", original, *short], cwd=work, stdout=null, stderr=null)
     shell(f"{pagein} relayout {original} --profile {profile} -o {relaid}")
     times = {original: [], relaid: []}
-    for _ in range(rounds):
+    for number in range(rounds):
         outputs = set()
-        for program in times:
+        for program in list(times)[:: 1 if number % 2 else -1]:
             seconds, output = cpu(program, busy)
             times[program].append(seconds)
             outputs.add(output)
         assert len(outputs) == 1, name
     a, b = (statistics.median(times[program]) for program in (original, relaid))
+    ratio = statistics.median(y / x for x, y in zip(times[original], times[relaid]))
     starts = [[cold(program, short) for _ in range(5)] for program in (original, relaid)]
     (fa, pa), (fb, pb) = ((statistics.median(f for f, _ in s), statistics.median(p for _, p in s)) for s in starts)
-    print(f"| {name} | {a * 1e3:.0f} | {b * 1e3:.0f} | {b / a:.3f} | {fa:.0f} | {fb:.0f} | {pa:.0f} | {pb:.0f} |", flush=True)
+    print(f"| {name} | {a * 1e3:.0f} | {b * 1e3:.0f} | {ratio:.3f} | {fa:.0f} | {fb:.0f} | {pa:.0f} | {pb:.0f} |", flush=True)
 shell(f"rm -rf {work}")

@@ -376,7 +376,7 @@ pub(crate) struct Merge {
 /// is written.
 #[derive(clap::Args)]
 #[command(after_help = "Orders:
-  first-touch       as they were entered first
+  first-touch       as they were entered first; with several runs, what more of them share comes first
   pettis-hansen     by call weight, pairs that call each other closest
   c3                call chains, callers before callees (as hfsort)
   compilation-unit  what was linked together stays together

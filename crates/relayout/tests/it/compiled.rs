@@ -271,3 +271,50 @@ fn without_position_independence_what_nothing_else_explains_is_a_pointer() {
         assert!(!text.contains(&format!("$0x{:x}", f.start)), "its immediates are redirected");
     }
 }
+
+const PANICS: &str = r#"
+use std::panic::catch_unwind;
+struct Guard(u32);
+impl Drop for Guard { fn drop(&mut self) { println!("dropped {}", self.0); } }
+#[inline(never)]
+fn deep(n: u32) -> u32 {
+    let _guard = Guard(n);
+    if n == 0 { panic!("bottom") }
+    deep(n - 1) + 1
+}
+fn main() {
+    std::panic::set_hook(Box::new(|info| println!("hook: {}", info.location().unwrap().line())));
+    println!("{:?}", catch_unwind(|| deep(3)).map_err(|e| e.downcast_ref::<&str>().map(|s| s.to_string())));
+    let thread = std::thread::spawn(|| { let _guard = Guard(9); Vec::<u32>::new()[std::env::args().count()] });
+    println!("{}", thread.join().is_err());
+    println!("{:?}", std::env::args().nth(1).map(|a| a.parse::<u32>()));
+    deep(1);
+}
+"#;
+
+#[test]
+fn rust_panics_are_caught_in_clones() {
+    let dir = tempfile::tempdir().unwrap();
+    let (text, old, new) = (dir.path().join("a.rs"), dir.path().join("old"), dir.path().join("new"));
+    std::fs::write(&text, PANICS).unwrap();
+    for flags in [&["-O"][..], &["-Copt-level=0"], &["-O", "-Crelocation-model=static"]] {
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let mut command = Command::new(rustc);
+        command
+            .args(["--edition=2021", "-Awarnings", "-Cstrip=symbols"])
+            .args(flags)
+            .arg("-o")
+            .arg(&old)
+            .arg(&text);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let bytes = std::fs::read(&old).unwrap();
+        clone_to(&bytes, &everything(&bytes), &new);
+        for args in [&[][..], &["7"], &["x"]] {
+            let output = same(&old, &new, args);
+            assert_eq!(output.status.code(), Some(101));
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(text.contains("Err(Some(\"bottom\"))") && text.contains("dropped 9\ntrue"), "{text}");
+        }
+    }
+}

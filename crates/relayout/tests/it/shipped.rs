@@ -84,6 +84,42 @@ fn perl() {
 }
 
 #[test]
+fn python_passes_its_own_tests() {
+    let python = Path::new("/usr/bin/python3.11");
+    if !Path::new("/usr/lib/python3.11/test/test_generators.py").exists() {
+        eprintln!("python's test package is not installed: nothing is shown about it");
+        return;
+    }
+    let bytes = std::fs::read(python).unwrap();
+    // Where python finds its library: beside the directory that it lies in.
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("bin")).unwrap();
+    std::os::unix::fs::symlink("/usr/lib", dir.path().join("lib")).unwrap();
+    let new = dir.path().join("bin/python3.11");
+    clone_to(&bytes, &everything(&bytes), &new);
+    let suites = ["test_generators", "test_exceptions", "test_descr", "test_struct", "test_functools"];
+    let mut command = std::process::Command::new(&new);
+    let run = command.args(["-m", "test"]).args(suites).current_dir(dir.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && text.contains("All 5 tests OK"), "{text}");
+}
+
+#[test]
+fn node() {
+    let script = "const e = require('events'); try { JSON.parse('{') } catch (x) { console.log(x.message) } \
+        console.log([3, 1, 2].sort().map((x) => x ** 2), /a(b+)/.exec('abb')[1], typeof e); \
+        let s = 0; for (let i = 0; i < 1e6; i++) s += i % 7; console.log(s); process.on('exit', (c) => console.log(c)); \
+        Promise.reject(new Error('late')).catch((x) => { console.error(x.message); process.exitCode = 4 })";
+    check("/usr/bin/node", &[&["-e", script], &["-e", "throw 1"], &["--nosuch"]]);
+}
+
+#[test]
+fn redis() {
+    // Its other messages begin with process number and time.
+    check("/usr/bin/redis-server", &[&["--version"], &["--help"], &["--port", "x"], &["--nosuch"]]);
+}
+
+#[test]
 fn more() {
     for program in std::env::var("PAGEIN_SHIPPED").unwrap_or_default().split(':').filter(|p| !p.is_empty()) {
         assert!(Path::new(program).exists(), "{program}");
