@@ -172,7 +172,7 @@ fn one(pagein: &Path, images: &Path, job: &Job, link: (&str, &str), way: &str) -
         "--",
         "bash",
         "-c",
-        &timed,
+        &commands,
     ]);
     command.arg("bash").args(&job.args).env("D", directory.path()).env("A", &job.path).env("P", pagein);
     let output = command.stdin(Stdio::null()).output()?;
