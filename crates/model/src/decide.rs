@@ -30,8 +30,9 @@ const CLUSTER: std::ops::RangeInclusive<f64> = 4.0..=256.0;
 const PIECE_MIN: f64 = 16.0 * 1024.0;
 /// Longest piece of it.
 const PIECE_MAX: f64 = 4.0 * 1024.0 * 1024.0;
-/// Another policy must be estimated to be better by so much than the one that is bounded.
-const MARGIN: f64 = 0.98;
+/// Another policy must be estimated to take less than this share of what the one that is bounded takes: the bandwidth is known from the
+/// first packets only when this is decided, and a start that begins with everything cannot be mended.
+const MARGIN: f64 = 0.67;
 
 /// What one policy would take.
 #[derive(Debug, Clone, Copy, PartialEq)]

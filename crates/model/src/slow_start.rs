@@ -62,13 +62,16 @@ pub fn transfer_time(bytes: u64, connections: u32, link: &Link) -> Duration {
 pub const CONNECTIONS_MAX: u32 = 8;
 /// Another connection must save this share of the time: it costs its own handshake, a server's patience, and order.
 const WORTH: f64 = 0.05;
+/// And at least so much time: what it costs at both ends.
+const WORTH_MIN: Duration = Duration::from_millis(10);
 
-/// How many connections to fetch `bytes` over: 1, 2, 4 or 8, as few as come within 5 % of the next larger number.
+/// How many connections to fetch `bytes` over: 1, 2, 4 or 8, as few as come within 5 %, or 10 ms, of the next larger number.
 pub fn connections(bytes: u64, link: &Link) -> u32 {
     let mut best = 1;
     while best < CONNECTIONS_MAX {
         let (now, more) = (transfer_time(bytes, best, link), transfer_time(bytes, best * 2, link));
-        if more.as_secs_f64() > now.as_secs_f64() * (1.0 - WORTH) {
+        let saved = now.saturating_sub(more);
+        if saved < WORTH_MIN || saved.as_secs_f64() < now.as_secs_f64() * WORTH {
             break;
         }
         best *= 2;
@@ -122,6 +125,7 @@ mod tests {
         let rest = (5_000_000 - delivered(8, 1)) as f64 / fat.bandwidth;
         assert_eq!(time, Duration::from_millis(900) + Duration::from_secs_f64(rest));
         assert_eq!(connections(5_000_000, &fat), 8);
+        assert_eq!(connections(5_000_000, &Link { round_trip: Duration::from_micros(300), ..fat }), 1);
         assert_eq!(connections(10_000, &fat), 1, "it fits into the first window");
     }
 

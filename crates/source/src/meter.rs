@@ -22,9 +22,13 @@ pub struct WireStats {
 }
 
 impl WireStats {
-    /// The round trip, as far as it is known: the shorter of the two times, both of which hold one.
+    /// The round trip of a request, the server's own time included, as far as it is known. Requests that were the first of their connection
+    /// took the time to make it besides; over TLS that is more than a round trip, and too much until a second request was made.
     pub fn round_trip(&self) -> Option<Duration> {
-        self.first_byte_min.into_iter().chain(self.connect_min).min()
+        let (Some(answer), Some(connect)) = (self.first_byte_min, self.connect_min) else {
+            return self.first_byte_min.or(self.connect_min);
+        };
+        Some(answer.min(connect.max(answer.saturating_sub(connect))))
     }
 }
 
@@ -131,11 +135,18 @@ mod tests {
         let expected = WireStats { requests: 3, bytes: 15, first_byte_min, ..WireStats::default() };
         assert_eq!(meter.stats(), expected);
         assert_eq!(meter.stats().round_trip(), Some(Duration::from_millis(20)));
-        meter.connected_after(Duration::from_millis(9));
-        assert_eq!(
-            meter.stats().round_trip(),
-            Some(Duration::from_millis(9)),
-            "a connection is one round trip"
-        );
+        let with = |connect, answer| {
+            let time = |ms| Some(Duration::from_millis(ms));
+            let stats = WireStats {
+                connect_min: time(connect),
+                first_byte_min: time(answer),
+                ..WireStats::default()
+            };
+            stats.round_trip().unwrap().as_millis()
+        };
+        assert_eq!(with(20, 40), 20, "the connection, then the answer");
+        assert_eq!(with(20, 20), 20, "a connection that was there");
+        assert_eq!(with(0, 50), 50, "a server that takes its time");
+        assert_eq!(with(40, 20), 20, "TLS");
     }
 }

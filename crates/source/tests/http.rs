@@ -265,7 +265,7 @@ async fn the_first_bytes_of_longer_and_shorter_objects_and_without_ranges() {
         assert_eq!(first.body.exactly(bytes.len() as u64).await.unwrap(), bytes.as_bytes());
         assert_eq!(server.seen.lock().unwrap().len(), 1);
         assert!(
-            source.wire().connect_min.is_some() && source.wire().round_trip() <= source.wire().connect_min
+            source.wire().connect_min.is_some() && source.wire().round_trip() <= source.wire().first_byte_min
         );
     }
     for (status, headers) in [("404 Not Found", ""), ("206 Partial Content", "\nContent-Range: bytes 5-6/9")]
