@@ -1,7 +1,7 @@
 //! What an experiment consists of: the scenario file, read and checked.
 //!
-//! A file is read in two steps. `raw` says which keys there are and reads each value with its place in the file;
-//! `check` looks at what only several values together can get wrong. `docs/experiment.md` lists every key.
+//! A file is read in two steps. `raw.rs` says which keys there are and reads each value with its place in the file;
+//! `check.rs` looks at what only several values together can get wrong. `docs/experiment.md` lists every key.
 
 mod check;
 mod error;
