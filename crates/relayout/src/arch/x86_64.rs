@@ -79,7 +79,7 @@ pub(crate) struct Decoded {
 const LOWEST_ADDRESS: u64 = 0x1_0000;
 
 /// Constants of 4 and 8 bytes. A negative one may be subtracted to compare, so that it counts with both signs.
-fn constants(i: &Instruction, offset: u32, offsets: &ConstantOffsets, out: &mut Vec<Constant>) {
+fn constants(i: &Instruction, offset: u32, offsets: ConstantOffsets, out: &mut Vec<Constant>) {
     let mut push = |at: usize, value: u64, plain: bool| {
         for (value, plain) in [(value, plain), (value.wrapping_neg(), false)] {
             if (LOWEST_ADDRESS..1 << 31).contains(&value) {
@@ -177,7 +177,7 @@ pub(crate) fn decode_in_place(code: &[u8], start: u64) -> Result<Decoded, Refusa
             }
             push(offsets.displacement_offset(), if address { Kind::Address } else { Kind::Memory }, target);
         }
-        constants(&i, offset, &offsets, &mut out.constants);
+        constants(&i, offset, offsets, &mut out.constants);
         instructions.push(i);
     }
     let Some(last) = instructions.last() else { return Err(Refusal::NotDecoded) };

@@ -124,7 +124,9 @@ fn search(program: &Program<'_>, text: &Text, layout: &Layout) -> HashMap<u64, F
     let (Some(low), Some(high)) = (low, high) else { return found };
     let near = |addr: u64| (low..=high).contains(&addr);
     let known = known_outside(program);
-    found.iter_mut().for_each(|(addr, found)| found.pinned = known.contains(addr));
+    for (addr, found) in &mut found {
+        found.pinned = known.contains(addr);
+    }
     for (entry, value) in super::exported(program) {
         if let Some(found) = found.get_mut(&value) {
             found.exported.push(entry);

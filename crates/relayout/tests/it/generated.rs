@@ -112,7 +112,7 @@ fn order(bytes: &[u8], numbers: &[u32]) -> Vec<u64> {
     let functions = Functions::read(bytes).unwrap();
     let pick = |n: usize| numbers[n % numbers.len()].wrapping_mul(n as u32 | 1).rotate_left(n as u32 % 31);
     let mut chosen: Vec<(u32, usize)> = (0..functions.as_slice().len())
-        .filter(|n| numbers[0] % 4 == 0 || pick(*n) % 3 > 0)
+        .filter(|n| numbers[0].is_multiple_of(4) || pick(*n) % 3 > 0)
         .map(|n| (pick(n), n))
         .collect();
     chosen.sort_unstable();
@@ -121,7 +121,7 @@ fn order(bytes: &[u8], numbers: &[u32]) -> Vec<u64> {
     for (_, n) in chosen {
         let f = &functions.as_slice()[n];
         out.push(f.start);
-        out.extend(blocks.range(f.start + 1..f.end()).filter(|at| pick(**at as usize) % 2 == 0));
+        out.extend(blocks.range(f.start + 1..f.end()).filter(|at| pick(**at as usize).is_multiple_of(2)));
     }
     out
 }
