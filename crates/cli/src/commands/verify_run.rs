@@ -73,7 +73,7 @@ fn enter_namespace() -> Result<(), Failure> {
     mount(None::<&str>, "/", None::<&str>, private, None::<&str>).map_err(|error| refused(&error.to_string()))
 }
 
-/// Everybody stays who they are; user_namespaces(7), "Defining user and group ID mappings".
+/// Everybody stays who they are; `user_namespaces(7)`, "Defining user and group ID mappings".
 fn map_ids(uid: Uid, gid: u32) -> std::io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
