@@ -121,7 +121,7 @@ fn order(bytes: &[u8], numbers: &[u32]) -> Vec<u64> {
     for (_, n) in chosen {
         let f = &functions.as_slice()[n];
         out.push(f.start);
-        out.extend(blocks.range(f.start + 1..f.end()).filter(|at| pick(**at as usize) % 2 == 0));
+        out.extend(blocks.range(f.start + 1..f.end()).filter(|at| pick(**at as usize).is_multiple_of(2)));
     }
     out
 }
