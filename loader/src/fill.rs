@@ -49,6 +49,8 @@ const EVIDENCE: u32 = 3;
 const OTHER_JOB: f64 = 0.5;
 /// Fewer bytes than these tell too little of a link to be remembered.
 const REMEMBERED_BYTES: u64 = 128 << 10;
+/// The rest is bought when demands have cost this part of it.
+const RENT: u32 = 3;
 /// In [`Plan::frame_of`]: a page that the fill does not bring.
 const NONE: u32 = u32::MAX;
 
@@ -215,13 +217,18 @@ impl Fill {
     }
 
     /// Whether a piece may be asked for now. `quiet` is how long nothing must have been demanded.
-    ///
-    /// When demands, and the next of them, have taken as long as the `rest` takes at the link's rate, nothing is held back any more:
-    /// then the whole would have been the better choice, and from there on it takes no longer than that (the rule of who rents skis).
-    fn may_ask(&self, quiet: Duration, rest: Duration, next: Duration) -> bool {
+    fn may_ask(&self, quiet: Duration) -> bool {
         let demands = lock(&self.demands);
-        let calm = demands.waiting == 0 && demands.ended.is_none_or(|ended| ended.elapsed() >= quiet);
-        calm || demands.spent + next >= rest
+        demands.waiting == 0 && demands.ended.is_none_or(|ended| ended.elapsed() >= quiet)
+    }
+
+    /// Whether demands, the next of them included, have taken so long that nothing is held back any more, where the `rest` takes this
+    /// long at the link's rate.
+    ///
+    /// That is the rule of who rents skis, who buys them when the rent has cost as much; but a run that has demanded for a while
+    /// will go on to (what has lasted long lasts long), and the rate is underestimated while windows grow, so a third is enough.
+    fn is_overdue(&self, rest: Duration, next: Duration) -> bool {
+        (lock(&self.demands).spent + next) * RENT >= rest
     }
 
     /// Begins the complete file.
@@ -396,7 +403,11 @@ async fn receive(
             if fill.young.load(Ordering::Relaxed) {
                 return Some(Pace { piece: piece.max(YOUNG_PIECE), ahead: u64::MAX, lanes: 4 });
             }
-            fill.may_ask(pace.quiet, rest, link.round_trip * 2).then_some(pace_now)
+            if fill.is_overdue(rest, link.round_trip * 2) {
+                // One response: the quickest way there is, and pages that are demanded still come beside it.
+                return Some(Pace { piece: u64::MAX, ahead: 0, lanes: 1 });
+            }
+            fill.may_ask(pace.quiet).then_some(pace_now)
         });
         let flow = Flow::new(source(), object::WHOLE, start..end, remote.retry.clone(), pacing);
         ObjectStream::of_flow(source(), object::WHOLE, remote.retry.clone(), flow)
@@ -529,26 +540,24 @@ mod tests {
     #[test]
     fn demands_come_first() {
         let fill = fill();
-        let (quiet, rest) = (Duration::from_secs(100), Duration::from_secs(1000));
-        assert!(fill.may_ask(quiet, rest, Duration::ZERO), "nothing was demanded yet");
+        let quiet = Duration::from_secs(100);
+        assert!(fill.may_ask(quiet), "nothing was demanded yet");
         let demand = fill.demand();
-        assert!(!fill.may_ask(quiet, rest, Duration::ZERO));
+        assert!(!fill.may_ask(quiet));
         drop(demand);
-        assert!(!fill.may_ask(quiet, rest, Duration::ZERO), "just now");
-        assert!(fill.may_ask(Duration::ZERO, rest, Duration::ZERO), "long enough ago");
+        assert!(!fill.may_ask(quiet), "just now");
+        assert!(fill.may_ask(Duration::ZERO), "long enough ago");
     }
 
     #[test]
-    fn demands_that_took_as_long_as_the_rest_lose_their_privilege() {
+    fn demands_that_took_a_third_of_the_rest_lose_their_privilege() {
         let fill = fill();
         drop(fill.demand());
         lock(&fill.demands).spent = Duration::from_secs(7);
         let _demand = fill.demand();
-        let may_ask = |rest, next| {
-            fill.may_ask(Duration::from_secs(100), Duration::from_secs(rest), Duration::from_secs(next))
-        };
-        assert!(may_ask(7, 0) && !may_ask(8, 0));
-        assert!(may_ask(8, 1), "the next demand takes as long as the rest");
+        let is_overdue = |rest, next| fill.is_overdue(Duration::from_secs(rest), Duration::from_secs(next));
+        assert!(is_overdue(21, 0) && !is_overdue(22, 0));
+        assert!(is_overdue(24, 1), "the next demand takes as long as that");
     }
 
     #[test]
