@@ -337,6 +337,8 @@ async fn run(lazy: &Arc<Lazy>) {
     let Some((fill, plan)) = lazy.fill.as_ref().and_then(|fill| Some((fill, fill.plan.get()?))) else {
         return;
     };
+    fill.time_has_come(lazy).await;
+    // Not before: a run that has all it needs in the cache asks for nothing.
     let ranged = fill.is_ranged().await;
     if !ranged && lazy.remote.manifest.page_files {
         return;
@@ -346,7 +348,6 @@ async fn run(lazy: &Arc<Lazy>) {
         let mut table = lock(&lazy.table);
         plan.frames.iter().for_each(|frame| table.expect(&frame.usable));
     }
-    fill.time_has_come(lazy).await;
     // Without a thread there is no fill: pages still come on demand.
     let received = match Worker::start() {
         Ok(worker) => receive(lazy, fill, plan, &worker, ranged).await.map(|()| Some(worker)),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use pagein_elf::{LinkPlan, Program};
 use pagein_image::{GroupId, LinkedPage, PAGE_SIZE, PageNo, Unpacked, object};
@@ -23,6 +24,9 @@ use crate::table::{Answer, PageState, PageTable};
 use crate::tell::{MemoryId, say, tell};
 use crate::trouble::Trouble;
 use crate::watch::Watch;
+
+/// Beyond twice the time that is expected, a page is waited for this much longer: schedulers and retransmissions take as long.
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Everything that the threads of a pager share.
 pub(crate) struct Lazy {
@@ -306,16 +310,34 @@ impl Lazy {
     /// Whether a page that is on its way is so far behind that it is better requested.
     fn overtakes(&self, page: PageNo) -> bool {
         let Some(link) = self.link() else { return false };
-        let (ahead, own) = if let Some(frame) = self.remote.frame_of(page) {
-            let offsets = &self.remote.frame_offsets;
-            let ahead = offsets[frame + 1].saturating_sub(self.received());
-            (Some(ahead), offsets[frame + 1] - offsets[frame])
-        } else {
-            let ahead = self.fill.as_ref().and_then(|fill| fill.bytes_ahead(page));
+        let own = match self.remote.frame_of(page) {
+            Some(frame) => self.remote.frame_offsets[frame + 1] - self.remote.frame_offsets[frame],
             // A demand brings about what fills the link once.
-            (ahead, link.product() as u64)
+            None => link.product() as u64,
         };
-        ahead.is_some_and(|ahead| link.overtakes(ahead, own))
+        self.bytes_ahead(page).is_some_and(|ahead| link.overtakes(ahead, own))
+    }
+
+    /// Bytes that come before a page is complete that is on its way.
+    fn bytes_ahead(&self, page: PageNo) -> Option<u64> {
+        match self.remote.frame_of(page) {
+            Some(frame) => Some(self.remote.frame_offsets[frame + 1].saturating_sub(self.received())),
+            None => self.fill.as_ref()?.bytes_ahead(page),
+        }
+    }
+
+    /// Requests a page of the fill after all, if it does not come although it should have: one response may hang where others do not.
+    fn lose_patience(self: &Arc<Self>, page: PageNo) {
+        let Some(link) = self.link() else { return };
+        let ahead = link.transfer_time(self.bytes_ahead(page).unwrap_or(0));
+        let patience = PATIENCE.saturating_add(link.round_trip * 4).saturating_add(ahead.saturating_mul(2));
+        let this = Arc::clone(self);
+        self.runtime.spawn(async move {
+            tokio::time::sleep(patience).await;
+            if lock(&this.table).state(page) != PageState::Present {
+                this.demand(page);
+            }
+        });
     }
 
     /// Requests the unit that holds `page`, in the background.
@@ -342,8 +364,12 @@ impl Lazy {
         {
             fill.cold_fault();
             if !self.remote.manifest.page_files {
-                // Without ranges the fill is the only way to it.
-                return if fill.is_ranged().await { self.fetch_cluster(*id).await } else { Ok(()) };
+                if fill.is_ranged().await {
+                    return self.fetch_cluster(*id).await;
+                }
+                // Then the fill is the only way to it, and must begin.
+                fill.cold_fault();
+                return Ok(());
             }
         }
         let unpacked = self.remote.fetch(&unit, &pages, self.policy).await?;
@@ -443,6 +469,7 @@ impl Pager for LazyPager {
                 }
             }
             Answer::Demand => lazy.demand(page),
+            Answer::Wait if lazy.fill.is_some() => lazy.lose_patience(page),
             Answer::Wait => {}
         }
         if lazy.lost.load(Ordering::SeqCst) {
