@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use pagein_elf::Program;
 use pagein_image::{Digest, Frame, ImageError, Linking, Manifest, PAGE_SIZE, PageNo, object};
-use pagein_model::{Decision, Link, Policy, Shape, UNKNOWN_LINK, decide, slow_start};
+use pagein_model::{Decision, HEAD, Link, Policy, Shape, UNKNOWN_LINK, decide, slow_start};
 use pagein_source::{Location, Options, Source};
 use pagein_uffd::{Userfault, process};
 
@@ -67,9 +67,6 @@ pub struct RunConfig {
     /// When the command started.
     pub started: Instant,
 }
-
-/// The first request of a policy that does not stream: enough for the manifest and the pages for exec of most programs.
-const HEAD_LEN: u64 = 32 * 1024;
 
 /// The first request of `auto` where the hot object comes over several connections: what one brings until the others are asked.
 const FIRST_LEN: u64 = 3 * slow_start::FIRST_FLIGHT;
@@ -258,7 +255,7 @@ impl Session<'_> {
         }
         let mut stream = new_stream(object::HOT);
         if matches!(wanted, Some(Policy::Paged | Policy::ReorderedPaged)) {
-            stream.limit_first_request(HEAD_LEN);
+            stream.limit_first_request(HEAD);
         }
         // Who names a policy wants to see it at work; a directory is as near as the cache.
         let keeps = wanted.is_none() && !self.config.source.is_directory();

@@ -112,7 +112,7 @@ fn without_cpu_time_the_sum_is_equation_1() {
         bytes as f64 / rate + (requests + connections) as f64 * round_trip
     };
     let paged = predict(&made.image(), &everything, &slow, Some(Policy::Paged), &smooth());
-    // The head of `hot` (all of it: the object is smaller than 32 KiB), the index, and all groups but none is spared.
+    // The head of `hot` (all of it: the object is smaller than that request), the index, and all groups but none is spared.
     assert_eq!((paged.requests, paged.demand_requests, paged.demand_faults), (66, 65, 64));
     assert_eq!(paged.wire_bytes, MANIFEST_LEN + 2_000 + 300 + 256_000);
     let time = expected(paged.wire_bytes, paged.requests, paged.connections);
@@ -160,7 +160,7 @@ fn a_cold_page_costs_the_index_once_and_a_group() {
 
 #[test]
 fn a_head_that_is_not_read_to_its_end_costs_a_connection() {
-    // The hot object is larger than the 32 KiB that are asked for first, and the manifest and the first frame are not.
+    // The hot object is larger than what is asked for first, and the manifest and the first frame are not.
     let made = Made::new(512, 256, 8, 16, 1000);
     let slow = link(1_000_000, Duration::from_millis(100));
     let touches = job([100, 400], Duration::ZERO);

@@ -22,8 +22,10 @@ const USEFUL_PAGED: f64 = 0.7;
 const USEFUL_COLD: f64 = 0.5;
 /// Pages in a group of the object `paged` as `pagein split` makes them.
 const PAGED_GROUP: f64 = 16.0;
-/// First request of the policies that do not stream, bytes.
-const HEAD: u64 = 32 * 1024;
+/// First request of the policies that do not stream, bytes: what comes in the first flight whatever the link is. It holds the manifest
+/// and the pages for exec of most programs; of more, what is not needed would stand in the link in front of the first page
+/// that is (with 32 KiB up to 4 s at 56 kbit/s, `docs/experiment.md`).
+pub const HEAD: u64 = slow_start::FIRST_FLIGHT;
 /// Bounds of a demand request, pages. One page alone compresses badly; 1 MiB is more than neighbours have in common.
 const CLUSTER: std::ops::RangeInclusive<f64> = 4.0..=256.0;
 /// Shortest piece of the background fill, bytes: a request and its answer have 400 bytes of headers.

@@ -1,12 +1,9 @@
 //! The loader up to exec: the first requests, and what it waits for.
 
-use pagein_model::Policy;
+use pagein_model::{HEAD, Policy};
 
 use super::{client::FetchId, run::Run};
 use crate::time::Time;
-
-/// What a policy that does not stream asks for first.
-const HEAD_LEN: u64 = 32 * 1024;
 
 /// An object that is read from its beginning, in one request or two.
 struct Object {
@@ -29,7 +26,7 @@ impl Run<'_> {
             }
             return (self.complete(now), None);
         }
-        let limit = matches!(self.policy, Policy::Paged | Policy::ReorderedPaged).then_some(HEAD_LEN);
+        let limit = matches!(self.policy, Policy::Paged | Policy::ReorderedPaged).then_some(HEAD);
         let mut hot = self.open(self.hot_len(), limit, now);
         now = self.wait(&mut hot, header, now);
         self.stream.started = now;
