@@ -147,7 +147,7 @@ impl Fill {
             let is_alone = *alone.borrow_and_update();
             let young = slow_start::keeps_pace(lazy.received(), self.begun.elapsed(), round_trip);
             self.young.store(young, Ordering::Relaxed);
-            if is_wanted && (young || is_alone) {
+            if self.rest_is_worth(lazy) || is_wanted && (young || is_alone) {
                 return;
             }
             tokio::select! {
@@ -157,6 +157,17 @@ impl Fill {
                 () = tokio::time::sleep(LOOK_AGAIN), if is_wanted => {}
             }
         }
+    }
+
+    /// Whether all of the rest is to follow the hot part without a sign that it is needed.
+    fn rest_is_worth(&self, lazy: &Lazy) -> bool {
+        // What did not come in this run is in the cache, and so is what is likely then.
+        if !*self.alone.borrow() || lazy.received() == 0 {
+            return false;
+        }
+        let manifest = &lazy.remote.manifest;
+        let shape = pagein_model::Shape::of(manifest, lazy.remote.frame_offsets[0]);
+        lazy.link().is_some_and(|link| pagein_model::rest_is_worth(&shape, &link))
     }
 
     /// Notes over how many connections the hot object comes, for the stats.
@@ -401,12 +412,12 @@ async fn receive(
             let rest = link.transfer_time(end.saturating_sub(fill.received.load(Ordering::Relaxed)));
             let piece = (pace.piece as f64 * GROWTH) as u64;
             let pace_now = Pace { piece, ahead: link.product() as u64, lanes: 2 };
-            if fill.young.load(Ordering::Relaxed) {
-                return Some(Pace { piece: piece.max(YOUNG_PIECE), ahead: u64::MAX, lanes: 4 });
-            }
-            if fill.is_overdue(rest, link.round_trip * 2) {
+            if fill.rest_is_worth(&paced) || fill.is_overdue(rest, link.round_trip * 2) {
                 // One response: the quickest way there is, and pages that are demanded still come beside it.
                 return Some(Pace { piece: u64::MAX, ahead: 0, lanes: 1 });
+            }
+            if fill.young.load(Ordering::Relaxed) {
+                return Some(Pace { piece: piece.max(YOUNG_PIECE), ahead: u64::MAX, lanes: 4 });
             }
             fill.may_ask(pace.quiet).then_some(pace_now)
         });

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::cost::Cost;
+use crate::cost::{Cost, worth_prefetching};
 use crate::slow_start::{self, transfer_time};
 use crate::{Link, Policy, Shape};
 
@@ -32,6 +32,8 @@ const CLUSTER: std::ops::RangeInclusive<f64> = 4.0..=256.0;
 const PIECE_MIN: f64 = 16.0 * 1024.0;
 /// Longest piece of it.
 const PIECE_MAX: f64 = 4.0 * 1024.0 * 1024.0;
+/// What takes longer than this disturbs demands for too long to be fetched without a sign.
+const AT_ONCE: Duration = Duration::from_secs(1);
 /// Another policy must be estimated to take less than this share of what the one that is bounded takes: the bandwidth is known from the
 /// first packets only when this is decided, and a start that begins with everything cannot be mended.
 const MARGIN: f64 = 0.67;
@@ -132,6 +134,15 @@ fn unseen(shape: &Shape) -> f64 {
     }
     let seen = f64::from(shape.exec.pages + shape.hot_total().pages);
     (UNSEEN_SHARE * seen / f64::from(shape.traces)).min(cold)
+}
+
+/// Whether the rest is worth its bytes as soon as the hot part is here: the per-page rule (equation 3 for one page), for a mean page that
+/// no trace touched. Links of a large bandwidth-delay product are such; on others, and where it takes long, the rest waits for a sign
+/// that it is needed.
+pub fn rest_is_worth(shape: &Shape, link: &Link) -> bool {
+    let pages = f64::from(shape.cold.pages.max(1));
+    link.transfer_time(shape.rest_bytes) <= AT_ONCE
+        && worth_prefetching(unseen(shape) / pages, shape.rest_bytes as f64 / pages, link)
 }
 
 /// Requests for the cold pages that a run touches: the index, then clusters.

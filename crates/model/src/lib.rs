@@ -19,7 +19,7 @@ mod shape;
 pub mod slow_start;
 pub mod trace;
 
-pub use decide::{Decision, Estimate, Fill, HEAD, UNKNOWN_LINK, cluster_pages, decide, fill};
+pub use decide::{Decision, Estimate, Fill, HEAD, UNKNOWN_LINK, cluster_pages, decide, fill, rest_is_worth};
 pub use link::Link;
 pub use order::{HotPage, hot_order};
 pub use policy::{Policy, UnknownPolicy};
