@@ -44,7 +44,9 @@ impl Place {
             .arg("--cache")
             .arg(&self.cache)
             .args(options)
-            .args(["--attempts=2", "--timeout=2"]);
+            .args(["--attempts=2", "--timeout=2"])
+            // As it was recorded: bash touches other pages if its name has no slash.
+            .args(["--argv0", BASH]);
         command.args([url, "--"]).args(JOB);
         command
     }
