@@ -121,8 +121,8 @@ pub const SUBJECTS: [Subject; 13] = [
     },
     Subject {
         name: "clang-tidy",
-        profiled: [&["--version"], &["a.c", "--"], &["--list-checks"]],
-        measured: &["b.c", "--"],
+        profiled: [&["--version"], &["-checks=bugprone-*", "a.c", "--"], &["--list-checks"]],
+        measured: &["-checks=readability-*", "b.c", "--"],
         alongside: None,
     },
 ];

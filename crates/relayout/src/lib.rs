@@ -15,7 +15,7 @@
 //! | where functions start and end | [`functions`](Functions), `gopclntab` |
 //! | their code is decoded; what cannot be copied is refused | `arch`, `text` |
 //! | clones get their places; what gains nothing stays | `layout`, `anchors` |
-//! | function pointers: all references to an address, or none | `pointers` |
+//! | function pointers: all references to an address, or none | `pointers`; without position independence `pointers/absolute` |
 //! | jump tables | `tables` |
 //! | the copies, and the way back from the originals | `emit` |
 //! | large functions are cut to what was touched | `clip` |
@@ -101,6 +101,9 @@ impl Default for Options {
 
 /// Clones the functions at the addresses in `order` (link-time addresses anywhere in them; the first mention counts) into a new
 /// segment of the program, in that order. The result is an ordinary ELF file.
+///
+/// The functions should be ones that were seen to run: in a program that is not position-independent that is part of the proof that a word
+/// is a pointer to one (see `pointers::absolute`).
 ///
 /// # Errors
 /// [`Untreatable`] says in one line why the program has to stay as it is; its text is meant for the person who runs pagein.
