@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use pagein_image::{Manifest, PAGE_SIZE, PageNo, Unpacked, object};
 use pagein_model::cost::worth_prefetching;
-use pagein_model::{Link, UNKNOWN_LINK, slow_start};
+use pagein_model::{Link, Shape, UNKNOWN_LINK, slow_start};
 use pagein_source::WireStats;
 use tokio::sync::{Notify, watch};
 
 use crate::cache::Cache;
 use crate::eager;
-use crate::flow::{Flow, Pace};
+use crate::flow::{self, Flow, Pace};
 use crate::lazy::{Lazy, runs};
 use crate::links;
 use crate::processes::lock;
@@ -37,10 +37,8 @@ const NICE: i32 = 10;
 /// Pieces are so much longer than the link's measured product: what the pieces themselves hold up would else be taken for the link's rate.
 /// On a link that they fill it is a queue of a quarter of a round trip (the gain of BBR's probing, draft-ietf-ccwg-bbr, 5.3.3).
 const GROWTH: f64 = 1.25;
-/// How often to look whether the stream is held up, when something cold was demanded.
+/// How often to look how far the hot stream has come, when there is a reason to follow it.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Shortest piece on a link that carries more than was measured, on each of four connections: four windows of slow start.
-const YOUNG_PIECE: u64 = slow_start::FIRST_FLIGHT * 15;
 /// Most bytes of pages that are held for the complete file before the fill begins.
 const HELD_MAX: usize = 256 << 20;
 /// So many faults on pages that are not hot make it another job: two runs of one differ by two pages at most (node).
@@ -68,12 +66,8 @@ pub(crate) struct Fill {
     /// Enough of what is cold was demanded.
     evidence: Notify,
     running: AtomicBool,
-    /// When the first bytes of the hot object came, nearly.
-    begun: Instant,
     /// The hot stream has ended.
     alone: watch::Sender<bool>,
-    /// The hot stream kept the pace of slow start when somebody demanded something cold: the link carries more than was measured.
-    young: AtomicBool,
     /// Offset in `whole` up to which the fill has received.
     received: AtomicU64,
     bytes: AtomicU64,
@@ -123,9 +117,7 @@ impl Fill {
             cold_faults: AtomicU32::new(0),
             evidence: Notify::new(),
             running: AtomicBool::new(false),
-            begun: Instant::now(),
             alone: watch::Sender::new(false),
-            young: AtomicBool::new(false),
             received: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             connections: AtomicU32::new(1),
@@ -137,37 +129,26 @@ impl Fill {
         self.alone.send_replace(true);
     }
 
-    /// Waits until the fill is worth more than what it may hold up: beside the hot stream only if something cold was demanded and the
-    /// stream is held up by its windows, which those of other connections do not share.
+    /// Waits until the fill is worth more than what it may hold up: behind the hot stream, of which nothing may be left but what is under
+    /// way, and that is more than is left where its windows hold it up, which those of other connections do not share. With a sign that
+    /// the rest is needed, or if it is worth its bytes without; else some time later.
     async fn time_has_come(&self, lazy: &Lazy) {
         let mut alone = self.alone.subscribe();
         let mut is_wanted = false;
         loop {
-            let round_trip = lazy.link().map_or(Duration::ZERO, |link| link.round_trip);
             let is_alone = *alone.borrow_and_update();
-            let young = slow_start::keeps_pace(lazy.received(), self.begun.elapsed(), round_trip);
-            self.young.store(young, Ordering::Relaxed);
-            if self.rest_is_worth(lazy) || is_wanted && (young || is_alone) {
+            is_wanted = is_wanted || rest_is_worth(lazy);
+            let product = lazy.link().map_or(0.0, |link| link.product());
+            if is_wanted && (is_alone || lazy.left_of_stream() as f64 <= product) {
                 return;
             }
             tokio::select! {
                 () = self.evidence.notified() => is_wanted = true,
                 () = tokio::time::sleep(BEGIN_AFTER), if is_alone => return,
                 _ = alone.changed(), if !is_alone => {}
-                () = tokio::time::sleep(LOOK_AGAIN), if is_wanted => {}
+                () = tokio::time::sleep(LOOK_AGAIN), if !is_alone => {}
             }
         }
-    }
-
-    /// Whether all of the rest is to follow the hot part without a sign that it is needed.
-    fn rest_is_worth(&self, lazy: &Lazy) -> bool {
-        // What did not come in this run is in the cache, and so is what is likely then.
-        if !*self.alone.borrow() || lazy.received() == 0 {
-            return false;
-        }
-        let manifest = &lazy.remote.manifest;
-        let shape = pagein_model::Shape::of(manifest, lazy.remote.frame_offsets[0]);
-        lazy.link().is_some_and(|link| pagein_model::rest_is_worth(&shape, &link))
     }
 
     /// Notes over how many connections the hot object comes, for the stats.
@@ -233,13 +214,22 @@ impl Fill {
         demands.waiting == 0 && demands.ended.is_none_or(|ended| ended.elapsed() >= quiet)
     }
 
-    /// Whether demands, the next of them included, have taken so long that nothing is held back any more, where the `rest` takes this
-    /// long at the link's rate.
+    /// Whether demands, those included that are to be `expected`, take so long that nothing is held back any more, where the `rest`
+    /// takes this long at the link's rate.
     ///
     /// That is the rule of who rents skis, who buys them when the rent has cost as much; but a run that has demanded for a while
-    /// will go on to (what has lasted long lasts long), and the rate is underestimated while windows grow, so a third is enough.
-    fn is_overdue(&self, rest: Duration, next: Duration) -> bool {
-        (lock(&self.demands).spent + next) * RENT >= rest
+    /// will go on to (what has lasted long lasts long), so a third is enough.
+    fn is_overdue(&self, rest: Duration, expected: Duration) -> bool {
+        (lock(&self.demands).spent + expected) * RENT >= rest
+    }
+
+    /// How long it is going to take to demand what this job needs, as far as one can know.
+    fn expected(&self, lazy: &Lazy, link: &Link) -> Duration {
+        let next = link.round_trip * 2;
+        if self.cold_faults.load(Ordering::Relaxed) < EVIDENCE {
+            return next;
+        }
+        next.max(pagein_model::on_demand(&shape(lazy), link))
     }
 
     /// Begins the complete file.
@@ -322,6 +312,19 @@ pub(crate) async fn fetch_index(lazy: Arc<Lazy>) {
     }
 }
 
+/// Whether all of the rest is to follow the hot part without a sign that it is needed.
+fn rest_is_worth(lazy: &Lazy) -> bool {
+    // What did not come in this run is in the cache, and so is what is likely then.
+    if lazy.received() == 0 {
+        return false;
+    }
+    lazy.link().is_some_and(|link| pagein_model::rest_is_worth(&shape(lazy), &link))
+}
+
+fn shape(lazy: &Lazy) -> Shape {
+    Shape::of(&lazy.remote.manifest, lazy.remote.frame_offsets[0])
+}
+
 fn plan(lazy: &Lazy) -> Plan {
     let manifest = &lazy.remote.manifest;
     let pages = manifest.whole_pages();
@@ -402,24 +405,21 @@ async fn receive(
     let (Some(first), Some(last)) = (plan.frames.first(), plan.frames.last()) else { return Ok(()) };
     let (start, end) = (first.end - stored_len(first), last.end);
     fill.received.store(start, Ordering::Relaxed);
-    let source = || Arc::clone(&remote.source);
+    let source = || Arc::clone(&remote.background);
     let mut stream = if ranged {
         let paced = Arc::clone(lazy);
-        let pacing = Box::new(move |_| {
+        let pacing = Box::new(move |number, left| {
             let fill = paced.fill.as_ref()?;
             let link = paced.link().unwrap_or(UNKNOWN_LINK);
-            let pace = pagein_model::fill(&link);
             let rest = link.transfer_time(end.saturating_sub(fill.received.load(Ordering::Relaxed)));
+            if rest_is_worth(&paced) || fill.is_overdue(rest, fill.expected(&paced, &link)) {
+                // The quickest way there is, and pages that are demanded still come beside it.
+                let connections = slow_start::connections(left, &link, slow_start::transfer_time);
+                return Some(flow::shared(connections, number, left));
+            }
+            let pace = pagein_model::fill(&link);
             let piece = (pace.piece as f64 * GROWTH) as u64;
-            let pace_now = Pace { piece, ahead: link.product() as u64, lanes: 2 };
-            if fill.rest_is_worth(&paced) || fill.is_overdue(rest, link.round_trip * 2) {
-                // One response: the quickest way there is, and pages that are demanded still come beside it.
-                return Some(Pace { piece: u64::MAX, ahead: 0, lanes: 1 });
-            }
-            if fill.young.load(Ordering::Relaxed) {
-                return Some(Pace { piece: piece.max(YOUNG_PIECE), ahead: u64::MAX, lanes: 4 });
-            }
-            fill.may_ask(pace.quiet).then_some(pace_now)
+            fill.may_ask(pace.quiet).then_some(Pace { piece, ahead: link.product() as u64, lanes: 2 })
         });
         let flow = Flow::new(source(), object::WHOLE, start..end, remote.retry.clone(), pacing);
         ObjectStream::of_flow(source(), object::WHOLE, remote.retry.clone(), flow)

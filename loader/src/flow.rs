@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pagein_model::slow_start::FIRST_FLIGHT;
+use pagein_model::slow_start::{FIRST_FLIGHT, SEGMENT};
 use pagein_source::{ByteRange, Retry, Source, SourceError};
 use tokio::sync::{Notify, mpsc};
 
@@ -24,35 +24,96 @@ pub(crate) struct Pace {
     pub(crate) lanes: usize,
 }
 
-/// Asked before each request, with its number from 0; `None`: not now.
-pub(crate) type Pacing = Box<dyn Fn(u32) -> Option<Pace> + Send + Sync>;
+/// Asked before each request, with its number from 0 and the bytes that nobody has asked for yet; `None`: not now.
+pub(crate) type Pacing = Box<dyn Fn(u32, u64) -> Option<Pace> + Send + Sync>;
 
+/// What a young connection brings one round trip after the request: its window, less a packet in which the head of the response is.
+pub(crate) const FLIGHT: u64 = FIRST_FLIGHT - SEGMENT;
 /// How often a pacing that said "not now" is asked again.
 const AGAIN: Duration = Duration::from_millis(5);
 
 /// Everything in one request.
 pub(crate) fn at_once() -> Pacing {
-    Box::new(|_| Some(Pace { piece: u64::MAX, ahead: 0, lanes: 1 }))
+    Box::new(|_, _| Some(Pace { piece: u64::MAX, ahead: 0, lanes: 1 }))
 }
 
-/// Slow start on several connections: each asks for as much as its window lets through in one round trip, so that what comes first in
-/// the object comes first. `cap` is the longest piece, bytes.
-pub(crate) fn slow_start(connections: u32, cap: u64) -> Pacing {
-    Box::new(move |number| {
-        let piece = FIRST_FLIGHT.checked_shl(number / connections).unwrap_or(u64::MAX).min(cap);
-        Some(Pace { piece, ahead: u64::MAX, lanes: connections as usize })
+/// Behind the flights that so many connections have brought first ([`Asking::speculate`]): an equal share for each, so that none waits for
+/// requests; but no more than what comes until together they fill the link, whose bandwidth-delay product is `product` bytes. From there
+/// on one brings the rest, in order.
+pub(crate) fn slow_start(connections: u32, product: u64) -> Pacing {
+    Box::new(move |number, left| {
+        let flights = FIRST_FLIGHT.saturating_mul(connections.into());
+        // Windows of 2, 4, 8... flights.
+        let doublings = (product / flights.max(1)).checked_ilog2().unwrap_or(0).min(30);
+        let until_full = FIRST_FLIGHT * ((2 << doublings) - 2);
+        Some(if connections > 1 && number < connections * 2 && until_full > 0 {
+            let share = left.div_ceil(u64::from(connections * 2 - number.max(connections)));
+            let piece = share.min(until_full).max(FLIGHT);
+            Pace { piece, ahead: u64::MAX, lanes: connections as usize }
+        } else {
+            Pace { piece: u64::MAX, ahead: product, lanes: connections as usize + 1 }
+        })
     })
 }
 
-/// A part of an object on its way.
+/// The same where order matters less than that all of it comes: an equal share of what is left for each.
+pub(crate) fn shared(connections: u32, number: u32, left: u64) -> Pace {
+    let share = left.div_ceil(u64::from(connections - number % connections));
+    Pace { piece: share.max(FLIGHT), ahead: u64::MAX, lanes: connections as usize }
+}
+
+/// A part of an object on its way. It asks by itself, whether somebody waits for its bytes or not.
 pub(crate) struct Flow {
+    start: u64,
+    asked: Arc<AtomicU64>,
+    chunks: Chunks,
+    task: tokio::task::JoinHandle<()>,
+}
+
+type Chunks = mpsc::UnboundedReceiver<Result<Bytes, SourceError>>;
+
+impl Flow {
+    /// The bytes `range` of `object`. Must be called within a tokio runtime.
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        object: &'static str,
+        range: ByteRange,
+        retry: Retry,
+        pacing: Pacing,
+    ) -> Self {
+        Asking::new(source, object, range.start, retry).go_on(range.end, pacing)
+    }
+
+    /// Offset of its first byte in the object.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Offset behind the last byte that was asked for.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// The next bytes; `None` at the end of the range. After an error there is nothing more. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, SourceError> {
+        self.chunks.recv().await.transpose()
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The requests of a flow.
+pub(crate) struct Asking {
     source: Arc<dyn Source>,
     object: &'static str,
     retry: Retry,
-    /// What has not been asked for.
-    rest: ByteRange,
-    pacing: Pacing,
     pieces: VecDeque<Piece>,
+    /// What was asked for ends here.
+    asked: u64,
     number: u32,
     /// A piece is complete.
     news: Arc<Notify>,
@@ -60,7 +121,8 @@ pub(crate) struct Flow {
 
 /// One request under way.
 struct Piece {
-    chunks: mpsc::UnboundedReceiver<Result<Bytes, SourceError>>,
+    range: ByteRange,
+    chunks: Chunks,
     /// Bytes still to come.
     left: Arc<AtomicU64>,
     task: tokio::task::JoinHandle<()>,
@@ -72,45 +134,66 @@ impl Drop for Piece {
     }
 }
 
-impl Flow {
-    /// The bytes `range` of `object`. Nothing is asked for yet.
-    pub(crate) fn new(
+impl Asking {
+    fn new(source: Arc<dyn Source>, object: &'static str, start: u64, retry: Retry) -> Self {
+        Self { source, object, retry, pieces: VecDeque::new(), asked: start, number: 0, news: Arc::default() }
+    }
+
+    /// Asks for the flights of an object, of which nothing is known yet, that so many connections bring beside each other, except for
+    /// the first.
+    pub(crate) fn speculate(
         source: Arc<dyn Source>,
         object: &'static str,
-        range: ByteRange,
         retry: Retry,
-        pacing: Pacing,
+        connections: u32,
     ) -> Self {
-        let (pieces, number, news) = (VecDeque::new(), 0, Arc::default());
-        Self { source, object, retry, rest: range, pacing, pieces, number, news }
+        let mut asking = Self::new(source, object, FLIGHT, retry);
+        asking.number = 1;
+        (1..connections).for_each(|_| asking.ask_for(FLIGHT));
+        asking
     }
 
-    /// Offset behind the last byte that was asked for.
-    pub(crate) fn asked(&self) -> u64 {
-        self.rest.start
+    /// Number of requests so far, including that for the first flight.
+    pub(crate) fn connections(&self) -> u32 {
+        self.number
     }
 
-    /// Makes the requests that may be made now. Must be called within a tokio runtime.
-    pub(crate) fn ask(&mut self) {
-        while !self.rest.is_empty() {
-            let Some(pace) = (self.pacing)(self.number) else { return };
+    /// Goes on up to `end`. What was asked for behind it is asked for anew.
+    pub(crate) fn go_on(mut self, end: u64, pacing: Pacing) -> Flow {
+        while let Some(piece) = self.pieces.back().filter(|piece| piece.range.end > end) {
+            self.asked = piece.range.start;
+            self.pieces.pop_back();
+        }
+        let start = self.pieces.front().map_or(self.asked, |piece| piece.range.start);
+        let asked = Arc::new(AtomicU64::new(0));
+        self.ask(end, &pacing, &asked);
+        let (tell, chunks) = mpsc::unbounded_channel();
+        let task = tokio::spawn(self.run(end, pacing, tell, Arc::clone(&asked)));
+        Flow { start, asked, chunks, task }
+    }
+
+    /// Makes the requests that may be made now.
+    fn ask(&mut self, end: u64, pacing: &Pacing, asked: &AtomicU64) {
+        while self.asked < end
+            && let Some(pace) = pacing(self.number, end - self.asked)
+        {
             let under_way = self.pieces.iter().filter(|piece| piece.left() > 0);
             let (count, left) =
                 under_way.fold((0, 0u64), |(count, left), piece| (count + 1, left + piece.left()));
             if count >= pace.lanes || count > 0 && left > pace.ahead {
-                return;
+                break;
             }
-            let end = self.rest.end.min(self.rest.start.saturating_add(pace.piece.max(1)));
-            let range = self.rest.start..end;
-            self.rest.start = end;
-            self.number += 1;
-            self.pieces.push_back(self.piece(range));
+            self.ask_for(pace.piece.clamp(1, end - self.asked));
         }
+        asked.store(self.asked, Ordering::Relaxed);
     }
 
-    fn piece(&self, range: ByteRange) -> Piece {
+    fn ask_for(&mut self, len: u64) {
+        let range = self.asked..self.asked + len;
+        self.asked = range.end;
+        self.number += 1;
         let (tell, chunks) = mpsc::unbounded_channel();
-        let left = Arc::new(AtomicU64::new(range.end - range.start));
+        let left = Arc::new(AtomicU64::new(len));
         let delivery = Delivery {
             source: Arc::clone(&self.source),
             object: self.object,
@@ -118,37 +201,44 @@ impl Flow {
             left: Arc::clone(&left),
             tell,
         };
-        let news = Arc::clone(&self.news);
+        let (news, wanted) = (Arc::clone(&self.news), range.clone());
         let task = tokio::spawn(async move {
-            delivery.run(range).await;
+            delivery.run(wanted).await;
             news.notify_one();
         });
-        Piece { chunks, left, task }
+        self.pieces.push_back(Piece { range, chunks, left, task });
     }
 
-    /// The next bytes; `None` at the end of the range. After an error there is nothing more. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, SourceError> {
+    /// Passes the bytes on in order, and asks for more as its time comes.
+    async fn run(
+        mut self,
+        end: u64,
+        pacing: Pacing,
+        tell: mpsc::UnboundedSender<Result<Bytes, SourceError>>,
+        asked: Arc<AtomicU64>,
+    ) {
         loop {
-            self.ask();
+            self.ask(end, &pacing, &asked);
             let news = Arc::clone(&self.news);
             let Some(front) = self.pieces.front_mut() else {
-                if self.rest.is_empty() {
-                    return Ok(None);
+                if self.asked >= end {
+                    return;
                 }
                 tokio::time::sleep(AGAIN).await;
                 continue;
             };
             tokio::select! {
                 chunk = front.chunks.recv() => match chunk {
-                    Some(Ok(bytes)) => return Ok(Some(bytes)),
-                    Some(Err(error)) => {
-                        self.rest.start = self.rest.end;
-                        self.pieces.clear();
-                        return Err(error);
+                    Some(chunk) => {
+                        let is_last = chunk.is_err();
+                        if tell.send(chunk).is_err() || is_last {
+                            return;
+                        }
                     }
                     None => drop(self.pieces.pop_front()),
                 },
                 () = news.notified() => {}
+                () = tokio::time::sleep(AGAIN), if self.asked < end => {}
             }
         }
     }
@@ -258,51 +348,62 @@ mod tests {
                 let cut = broken.contains(&number).then_some(Fault::CloseAfter(350));
                 std::iter::once(delay).chain(cut).collect()
             });
-            let pacing: Pacing = Box::new(move |_| Some(Pace { piece, ahead, lanes }));
+            let pacing: Pacing = Box::new(move |_, _| Some(Pace { piece, ahead, lanes }));
             // Each may break off four times in a row here.
             let retry = Retry { attempts: 6, ..Retry::default() };
-            let mut flow = Flow::new(source, OBJECT, start as u64..len as u64, retry, pacing);
-            prop_assert_eq!(run(all(&mut flow)).unwrap(), &bytes(len)[start..]);
+            let flow = async { all(&mut Flow::new(source, OBJECT, start as u64..len as u64, retry, pacing)).await };
+            prop_assert_eq!(run(flow).unwrap(), &bytes(len)[start..]);
         }
     }
 
     #[test]
     fn no_more_is_under_way_than_the_pace_allows() {
         let source = faulty(10_000, |_| vec![Fault::Delay(Duration::from_secs(1))]);
-        let pacing: Pacing = Box::new(|_| Some(Pace { piece: 1000, ahead: 1000, lanes: 9 }));
-        let mut flow = Flow::new(source, OBJECT, 0..10_000, Retry::never(), pacing);
+        let pacing: Pacing = Box::new(|_, _| Some(Pace { piece: 1000, ahead: 1000, lanes: 9 }));
         run(async {
-            flow.ask();
-            assert_eq!(
-                flow.asked(),
-                2000,
-                "the second goes behind one whose bytes are all still to come, not a third"
-            );
-            while flow.next().await.unwrap().is_some() {
-                assert!(flow.pieces.iter().map(Piece::left).sum::<u64>() <= 2000);
+            let mut flow = Flow::new(source, OBJECT, 0..10_000, Retry::never(), pacing);
+            // The second goes behind one whose bytes are all still to come, not a third.
+            for (seconds, asked) in [(0, 2000), (1, 4000), (2, 6000)] {
+                tokio::time::sleep(Duration::from_millis(1000 * seconds.min(1) + 10)).await;
+                assert_eq!(flow.asked(), asked, "after {seconds} s, whether somebody listens or not");
             }
+            assert_eq!(all(&mut flow).await.unwrap(), bytes(10_000));
         });
+    }
+
+    #[test]
+    fn what_was_asked_for_behind_the_end_is_not_used() {
+        for len in [FLIGHT, FLIGHT + 5, 3 * FLIGHT, 10 * FLIGHT] {
+            let source = faulty(len as usize, |_| vec![]);
+            let got = run(async {
+                let asking = Asking::speculate(source.clone(), OBJECT, Retry::never(), 4);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                all(&mut asking.go_on(len, at_once())).await
+            });
+            assert_eq!(got.unwrap(), &bytes(len as usize)[FLIGHT as usize..], "{len}");
+        }
     }
 
     #[test]
     fn a_gate_is_asked_again() {
         let source = faulty(1000, |_| vec![]);
         let asked = AtomicU64::new(0);
-        let pacing: Pacing = Box::new(move |_| {
+        let pacing: Pacing = Box::new(move |_, _| {
             let open = asked.fetch_add(1, Ordering::Relaxed) >= 3;
             open.then_some(Pace { piece: 600, ahead: 0, lanes: 1 })
         });
-        let mut flow = Flow::new(source.clone(), OBJECT, 0..1000, Retry::never(), pacing);
-        assert_eq!(run(all(&mut flow)).unwrap(), bytes(1000));
+        let flow =
+            async { all(&mut Flow::new(source.clone(), OBJECT, 0..1000, Retry::never(), pacing)).await };
+        assert_eq!(run(flow).unwrap(), bytes(1000));
         assert_eq!(source.asked(OBJECT), 2);
     }
 
     #[test]
     fn what_cannot_be_had_is_an_error_once() {
         let source = faulty(1000, |number| if number == 2 { vec![Fault::Status(404)] } else { vec![] });
-        let pacing: Pacing = Box::new(|_| Some(Pace { piece: 400, ahead: 0, lanes: 1 }));
-        let mut flow = Flow::new(source, OBJECT, 0..1000, Retry::default(), pacing);
+        let pacing: Pacing = Box::new(|_, _| Some(Pace { piece: 400, ahead: 0, lanes: 1 }));
         run(async {
+            let mut flow = Flow::new(source, OBJECT, 0..1000, Retry::default(), pacing);
             assert_eq!(flow.next().await.unwrap().unwrap(), bytes(400));
             assert!(matches!(flow.next().await, Err(SourceError::NotFound { .. })));
             assert_eq!(flow.next().await, Ok(None));
@@ -310,9 +411,29 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_slow_start() {
-        let pacing = slow_start(4, 50_000);
-        let sizes: Vec<u64> = [0, 3, 4, 7, 8, 100].map(|n| pacing(n).unwrap().piece).to_vec();
-        assert_eq!(sizes, [14_480, 14_480, 28_960, 28_960, 50_000, 50_000]);
+    fn connections_share_until_they_fill_the_link() {
+        // Four flights are 58 kB: after another two windows, of two and of four flights, the link of 250 kB is full.
+        let pacing = slow_start(4, 250_000);
+        let piece = |number, left| pacing(number, left).unwrap().piece;
+        assert_eq!(piece(4, 100_000), 25_000, "a share, if that is less");
+        assert_eq!(piece(7, 25_000), 25_000);
+        assert_eq!(piece(4, 1_000_000), 6 * FIRST_FLIGHT);
+        assert_eq!(piece(8, 1_000_000), u64::MAX);
+        assert_eq!(slow_start(4, 20_000)(4, 1_000_000).unwrap().piece, u64::MAX, "the first flights fill it");
+        assert_eq!(
+            slow_start(1, u64::MAX)(1, 5).unwrap().piece,
+            u64::MAX,
+            "one connection does that by itself"
+        );
+    }
+
+    #[test]
+    fn shares_of_the_rest_are_equal() {
+        let source = faulty(1 << 20, |_| vec![Fault::Delay(Duration::from_millis(10))]);
+        let pacing: Pacing = Box::new(|number, left| Some(shared(2, number, left)));
+        let flow =
+            async { all(&mut Flow::new(source.clone(), OBJECT, 0..1 << 20, Retry::never(), pacing)).await };
+        assert_eq!(run(flow).unwrap(), bytes(1 << 20));
+        assert_eq!(source.asked(OBJECT), 2, "a half each");
     }
 }

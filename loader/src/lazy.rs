@@ -240,6 +240,11 @@ impl Lazy {
         woken.iter().for_each(Waiter::wake);
     }
 
+    /// Whether earlier runs kept the beginning of the hot object.
+    pub(crate) fn has_kept_frames(&self) -> bool {
+        self.kept_frames > 0
+    }
+
     /// Where the hot stream has to begin: behind what earlier runs kept.
     pub(crate) fn first_missing_offset(&self) -> u64 {
         self.remote.frame_offsets[self.kept_frames]
@@ -291,6 +296,12 @@ impl Lazy {
         if let Some(fill) = &self.fill {
             fill.stream_ended();
         }
+    }
+
+    /// Bytes of the object `hot` that the stream has still to bring.
+    pub(crate) fn left_of_stream(&self) -> u64 {
+        let end = self.remote.frame_offsets.last().copied().unwrap_or_default();
+        end.saturating_sub(self.received())
     }
 
     /// Bytes of the object `hot` that have come with the stream.

@@ -3,7 +3,7 @@
 //! | phase | file |
 //! |---|---|
 //! | the command becomes the program, a pager is split off | `start.rs` (`waiter.rs` when something is reported) |
-//! | manifest and first frames | `run.rs`, `remote.rs`, `stream.rs`, `flow.rs` |
+//! | manifest and first frames | `run.rs`, `prepare.rs`, `remote.rs`, `stream.rs`, `flow.rs` |
 //! | what is remembered of the way to a host | `links.rs` |
 //! | the file that is exec'ed | `exec_file.rs`, `relaunch.rs`, `publish.rs` |
 //! | several instances, one pager | `instances.rs` |
@@ -31,6 +31,7 @@ mod launch;
 mod lazy;
 mod linked;
 mod links;
+mod prepare;
 mod processes;
 mod profile;
 mod publish;

@@ -23,6 +23,11 @@ impl Ranged {
         *self.answer.get_or_init(|| self.ask()).await
     }
 
+    /// Notes what another request has found out.
+    pub(crate) fn learn(&self, answer: bool) {
+        let _ = self.answer.set(answer);
+    }
+
     /// The answer, if there is one already.
     pub(crate) fn known(&self) -> Option<bool> {
         self.answer.get().copied()

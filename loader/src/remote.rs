@@ -21,6 +21,8 @@ const COLD: u32 = u32::MAX;
 /// An opened image.
 pub(crate) struct Remote {
     pub(crate) source: Arc<dyn Source>,
+    /// For what nobody waits for: it must not take the connections of the hot stream.
+    pub(crate) background: Arc<dyn Source>,
     pub(crate) retry: Retry,
     pub(crate) manifest: Manifest,
     pub(crate) manifest_digest: Digest,
@@ -88,11 +90,13 @@ impl Remote {
             rank += frame.pages as usize;
         }
         let manifest_digest = Digest::of(&stored);
+        let background = source.beside().unwrap_or_else(|| Arc::clone(&source));
         if let Some(blobs) = blobs.as_ref().filter(|blobs| !blobs.has(&manifest_digest)) {
             blobs.keep(manifest_digest, stored);
         }
         Self {
             source,
+            background,
             retry,
             manifest,
             manifest_digest,
@@ -184,7 +188,7 @@ impl Remote {
         let is_new = kept.is_none();
         let stored = match kept {
             Some(stored) => stored,
-            None => fetch(&*self.source, name, None, u64::from(set.index_len), &self.retry).await?,
+            None => fetch(&*self.background, name, None, u64::from(set.index_len), &self.retry).await?,
         };
         let file_size = self.manifest.file_size;
         let index = GroupIndex::decode(&stored, &set, file_size)

@@ -10,31 +10,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pagein_elf::Program;
-use pagein_image::{Digest, Frame, ImageError, Linking, Manifest, PAGE_SIZE, PageNo, object};
-use pagein_model::{Decision, HEAD, Link, Policy, Shape, UNKNOWN_LINK, decide, slow_start};
+use pagein_image::{Manifest, PAGE_SIZE, PageNo};
+use pagein_model::Policy;
 use pagein_source::{Location, Options, Source};
 use pagein_uffd::{Userfault, process};
 
-use crate::cache::{Cache, KnownImage, KnownSource};
+use crate::cache::Cache;
 use crate::cached::CACHED;
-use crate::eager;
 use crate::exec_file::exec_file;
 use crate::faults::{FaultLoop, hung_up};
-use crate::fill::{self, Fill};
-use crate::flow::{self, Flow};
+use crate::fill;
 use crate::guard::{Guard, Ward};
 use crate::instances::{self, House, Place};
-use crate::launch::{check_interpreter, launch, memory_file, pidfd};
+use crate::launch::{launch, pidfd};
 use crate::lazy::{Lazy, LazyPager, Report};
-use crate::linked::LinkedStore;
-use crate::links;
-use crate::ranged::Ranged;
-use crate::remote::{Remote, read_manifest};
+use crate::prepare::{Prepared, Start};
 use crate::start::{Front, become_program, follow};
 use crate::stats::Stats;
 use crate::stream::ObjectStream;
-use crate::table::PageState;
-use crate::tell::MemoryId;
 use crate::trouble::Trouble;
 use crate::watch::Watch;
 use crate::{Failure, cached, waiter};
@@ -67,13 +60,6 @@ pub struct RunConfig {
     /// When the command started.
     pub started: Instant,
 }
-
-/// The first request of `auto` where the hot object comes over several connections: what one brings until the others are asked.
-const FIRST_LEN: u64 = 3 * slow_start::FIRST_FLIGHT;
-/// Size of a hot object that is not known yet: as many connections are made ready as one of this size is worth.
-const USUAL_HOT: u64 = 2 << 20;
-/// Shortest longest piece where the hot object comes over several connections, bytes.
-const PIECE_CAP_MIN: f64 = 65536.0;
 
 /// Runs the program. Without stats it takes this process's place and this returns only on failure.
 pub fn run(config: &RunConfig) -> Result<ExitCode, Failure> {
@@ -208,14 +194,6 @@ fn serve_on(
     }
 }
 
-/// What is needed before exec is here.
-enum Prepared {
-    /// The whole program, as a file; no policy fetched it if it was in the cache.
-    Complete { path: PathBuf, manifest: Box<Manifest>, policy: Option<Policy> },
-    /// The pages that the kernel needs.
-    Lazy { lazy: Arc<Lazy>, program: Arc<Program>, stream: Option<Box<ObjectStream>> },
-}
-
 struct Session<'a> {
     front: &'a Front,
     config: &'a RunConfig,
@@ -232,196 +210,16 @@ impl Session<'_> {
         }
         let socket =
             self.front.socket().try_clone_to_owned().map_err(Trouble::system("cannot copy a socket"))?;
+        let start = Start::new(self.config, self.cache, Arc::clone(&self.source));
         self.runtime.block_on(async {
             let gone =
                 tokio::task::spawn_blocking(move || hung_up(socket.as_fd(), nix::poll::PollTimeout::NONE));
             tokio::select! {
-                prepared = self.prepare_async(wanted, not_lazy) => prepared,
+                prepared = start.prepare(wanted, not_lazy) => prepared,
                 // Ctrl-C before the start: nothing to clean up, nobody to tell.
                 _ = gone => std::process::exit(1),
             }
         })
-    }
-
-    async fn prepare_async(
-        &self,
-        wanted: Option<Policy>,
-        not_lazy: Option<&Trouble>,
-    ) -> Result<Prepared, Trouble> {
-        let new_stream =
-            |object| ObjectStream::new(Arc::clone(&self.source), object, self.config.options.retry());
-        if wanted == Some(Policy::Original) || not_lazy.is_some() {
-            return self.prepare_complete(new_stream(object::WHOLE), not_lazy).await;
-        }
-        let mut stream = new_stream(object::HOT);
-        if matches!(wanted, Some(Policy::Paged | Policy::ReorderedPaged)) {
-            stream.limit_first_request(HEAD);
-        }
-        // Who names a policy wants to see it at work; a directory is as near as the cache.
-        let keeps = wanted.is_none() && !self.config.source.is_directory();
-        let blobs = keeps.then(|| self.cache.blobs());
-        let known = self.cache.known_source(&self.config.source, Duration::MAX);
-        let known = known.filter(|known| blobs.as_ref().is_some_and(|blobs| blobs.has(&known.manifest)));
-        let ranged = wanted.is_none().then(|| Arc::new(Ranged::new(Arc::clone(&self.source))));
-        let several = wanted.is_none() && known.is_none() && self.connections_known() > 1;
-        if let Some(known) = &known {
-            // Most likely nothing has changed, and what follows is here.
-            stream.limit_first_request(known.manifest_len);
-        } else if let Some(ranged) = &ranged {
-            self.make_connections_ready(ranged);
-        }
-        if several {
-            stream.limit_first_request(FIRST_LEN);
-        }
-        let (manifest, stored) =
-            read_manifest(&mut stream, &self.config.source, object::HOT, blobs.as_ref()).await?;
-        self.learn(&manifest, &stored);
-        let mut connections = 1;
-        let has = |frame: &Frame| blobs.as_ref().is_some_and(|blobs| blobs.has(&frame.digest));
-        let policy = match wanted {
-            Some(policy) => policy,
-            None => match self.choose(&manifest, stored.len() as u64) {
-                Choice::Complete(path) => {
-                    let manifest = Box::new(manifest);
-                    return Ok(Prepared::Complete { path, manifest, policy: None });
-                }
-                // Not if all that is likely to be needed is here.
-                Choice::Decided(decision)
-                    if decision.policy == Policy::Original
-                        && (manifest.reads_self
-                            || manifest.traces == 0
-                            || !manifest.hot_frames.iter().all(has)) =>
-                {
-                    drop(stream);
-                    return self.prepare_complete(new_stream(object::WHOLE), None).await;
-                }
-                Choice::Decided(decision) => {
-                    connections = decision.connections;
-                    // The others are never estimated to be quicker than this, which is bounded by the fill.
-                    Policy::Streamed
-                }
-            },
-        };
-        let manifest_len = stored.len() as u64;
-        let hot_len = manifest_len + manifest.hot_frames.iter().map(|f| u64::from(f.stored_len)).sum::<u64>();
-        stream.end = Some(hot_len);
-        let fill = ranged.map(|ranged| {
-            let fill = Fill::new(self.cache, &self.config.source.to_string(), ranged);
-            fill.set_connections(if several { connections } else { 1 });
-            fill
-        });
-        let memory = memory_file(&manifest.name, manifest.file_size)?;
-        let id = memory.id().map_err(Trouble::system("cannot stat the memory file"))?;
-        let memory_id = MemoryId { device: id.0, inode: id.1 };
-        let retry = self.config.options.retry();
-        let remote = Remote::new(Arc::clone(&self.source), retry.clone(), manifest, stored, blobs);
-        let can_link = matches!(remote.manifest.linking, Linking::On { .. });
-        let linked = (can_link && self.config.page_in_linking).then(LinkedStore::default);
-        let handle = self.runtime.handle().clone();
-        let lazy = Lazy::new(remote, policy, memory, memory_id, linked, handle, fill);
-        let manifest = &lazy.remote.manifest;
-        stream.skip_to(lazy.first_missing_offset(), hot_len);
-        let start = FIRST_LEN.max(lazy.first_missing_offset());
-        if several && start < hot_len {
-            let cap = (self.link().product() / 4.0).max(PIECE_CAP_MIN) as u64;
-            let pacing = flow::slow_start(connections, cap);
-            let source = Arc::clone(&self.source);
-            stream.go_on_with(Flow::new(source, object::HOT, start..hot_len, retry, pacing));
-        }
-        lazy.receive_frames(&mut stream, 0, manifest.exec_frames as usize).await?;
-        let read = |offset, len| lazy.memory.read(offset, len).ok();
-        let program = Program::parse(manifest.file_size, read)
-            .map_err(|error| Trouble::Elf { program: manifest.name.clone(), error })?;
-        check_exec_pages(&lazy, &program)?;
-        check_interpreter(&manifest.name, &program)?;
-        let first = manifest.exec_frames as usize;
-        if policy == Policy::Reordered {
-            lazy.receive_frames(&mut stream, first, manifest.hot_frames.len()).await?;
-        }
-        let flows = policy == Policy::Streamed && first < manifest.hot_frames.len();
-        if flows {
-            let expected = manifest.hot_frames[..first].iter().map(|f| f.pages as usize).sum::<usize>();
-            crate::processes::lock(&lazy.table).expect(&manifest.hot_pages[expected..]);
-        }
-        Ok(Prepared::Lazy {
-            lazy: Arc::new(lazy),
-            program: Arc::new(program),
-            stream: flows.then(|| Box::new(stream)),
-        })
-    }
-
-    async fn prepare_complete(
-        &self,
-        mut stream: ObjectStream,
-        not_lazy: Option<&Trouble>,
-    ) -> Result<Prepared, Trouble> {
-        let (manifest, stored) = read_manifest(&mut stream, &self.config.source, object::WHOLE, None).await?;
-        self.learn(&manifest, &stored);
-        let frames = manifest.whole_frames.iter().map(|frame| u64::from(frame.stored_len));
-        stream.end = Some(stored.len() as u64 + frames.sum::<u64>());
-        // `original` means to fetch it; who was made to need not do it twice.
-        let cached = not_lazy.and_then(|_| self.cache.find_complete(&manifest));
-        let path = if let Some(path) = cached {
-            path
-        } else {
-            if let Some(reason) = not_lazy.filter(|_| !self.config.quiet) {
-                eprintln!("pagein: fetching all of {} before it starts: {reason}", self.config.source);
-            }
-            eager::fetch_complete(&*self.source, &mut stream, &manifest, self.cache).await?
-        };
-        Ok(Prepared::Complete { path, manifest: Box::new(manifest), policy: Some(Policy::Original) })
-    }
-
-    /// The link as measured so far, or as an earlier run found it.
-    fn link(&self) -> Link {
-        let wire = self.source.wire();
-        let known = self.remembered();
-        let measured = wire.bandwidth.map(|bandwidth| bandwidth as f64);
-        let or = known.unwrap_or(UNKNOWN_LINK);
-        Link {
-            // The first packets alone say less than an earlier run.
-            bandwidth: known.map(|link| link.bandwidth).or(measured).unwrap_or(or.bandwidth),
-            round_trip: wire.round_trip().unwrap_or(or.round_trip),
-        }
-    }
-
-    fn remembered(&self) -> Option<Link> {
-        links::recall(self.cache.root(), links::host(&self.config.source.to_string())?)
-    }
-
-    /// Over how many connections the hot object is fetched: several only if an earlier run found a link on which slow start is what
-    /// takes the time. The first packets cannot tell: a reader that does not get the processor at once finds them all together.
-    fn connections_known(&self) -> u32 {
-        self.remembered().map_or(1, |link| slow_start::connections(USUAL_HOT, &link))
-    }
-
-    /// Opens connections while the first response is on its way, so that the first page that is demanded, and the hot object where
-    /// it comes over several, need not wait for them; over HTTP/2 all requests share one. One of them finds out about ranges.
-    fn make_connections_ready(&self, ranged: &Arc<Ranged>) {
-        let ranged = Arc::clone(ranged);
-        self.runtime.spawn(async move { ranged.get().await });
-        for _ in 1..self.connections_known() {
-            let source = Arc::clone(&self.source);
-            self.runtime.spawn(async move {
-                // What comes of it does not matter: the byte is thrown away, and the connection stays.
-                if let Ok(body) = source.get(object::HOT, Some(0..1)).await {
-                    let _ = body.exactly(1).await;
-                }
-            });
-        }
-    }
-
-    /// `--policy auto`.
-    fn choose(&self, manifest: &Manifest, manifest_bytes: u64) -> Choice {
-        if let Some(path) = self.cache.find_complete(manifest) {
-            return Choice::Complete(path);
-        }
-        Choice::Decided(decide(&Shape::of(manifest, manifest_bytes), &self.link()))
-    }
-
-    fn learn(&self, manifest: &Manifest, stored: &[u8]) {
-        let known = KnownSource { manifest: Digest::of(stored), manifest_len: stored.len() as u64 };
-        self.cache.learn(&self.config.source, &known, &KnownImage::of(manifest));
     }
 
     fn first_stats(&self, manifest: &Manifest, policy: &str) -> Stats {
@@ -538,22 +336,6 @@ impl Session<'_> {
         words.push(Some(b"--".to_vec()));
         words
     }
-}
-
-/// The kernel reads these before there is a pager: one that is not here would be a page of zeros for good.
-fn check_exec_pages(lazy: &Lazy, program: &Program) -> Result<(), Trouble> {
-    let table = crate::processes::lock(&lazy.table);
-    let total = lazy.remote.manifest.page_count();
-    let is_missing = |page: &PageNo| page.0 >= total || table.state(*page) != PageState::Present;
-    let Some(page) = program.exec_pages().into_iter().find(is_missing) else { return Ok(()) };
-    let why = format!("page {page}, which the kernel reads at exec, is in none of the first frames");
-    let object = lazy.remote.source.describe(object::HOT);
-    Err(Trouble::Image { object, error: ImageError::Invalid { what: "the manifest", offset: 0, why } })
-}
-
-enum Choice {
-    Complete(PathBuf),
-    Decided(Decision),
 }
 
 /// Waits for the process behind a pidfd.

@@ -22,8 +22,10 @@ pub(crate) struct ObjectStream {
     pub(crate) end: Option<u64>,
     /// The first request asks for this many bytes only.
     first_len: Option<u64>,
-    /// Where what the first request does not bring begins, and that.
-    flow: Option<(u64, Flow)>,
+    /// What the first request does not bring.
+    flow: Option<Flow>,
+    /// The server sent all of the object, though only the first part was asked for.
+    all_comes: bool,
 }
 
 impl ObjectStream {
@@ -39,6 +41,7 @@ impl ObjectStream {
             end: None,
             first_len: None,
             flow: None,
+            all_comes: false,
         }
     }
 
@@ -58,22 +61,25 @@ impl ObjectStream {
         }
     }
 
-    /// What is behind the first request comes by this flow, which begins at once.
-    pub(crate) fn go_on_with(&mut self, mut flow: Flow) {
-        let start = flow.asked();
-        flow.ask();
-        self.flow = Some((start, flow));
+    /// Whether all of the object comes, although only its first part was asked for: the server knows no ranges.
+    pub(crate) fn all_comes(&self) -> bool {
+        self.all_comes
+    }
+
+    /// What is behind the first request comes by this flow.
+    pub(crate) fn go_on_with(&mut self, flow: Flow) {
+        self.flow = Some(flow);
     }
 
     /// Offset behind the last byte that a flow has asked for.
     pub(crate) fn asked(&self) -> u64 {
-        self.flow.as_ref().map_or(self.position, |(_, flow)| flow.asked())
+        self.flow.as_ref().map_or(self.position, Flow::asked)
     }
 
     /// A part of an object, by a flow alone.
     pub(crate) fn of_flow(source: Arc<dyn Source>, object: &'static str, retry: Retry, flow: Flow) -> Self {
         let mut stream = Self::new(source, object, retry);
-        stream.position = flow.asked();
+        stream.position = flow.start();
         stream.go_on_with(flow);
         stream
     }
@@ -127,8 +133,8 @@ impl ObjectStream {
 
     async fn more(&mut self) -> Result<(), SourceError> {
         if self.body.is_none() {
-            if let Some((start, flow)) = &mut self.flow
-                && self.position >= *start
+            if let Some(flow) = &mut self.flow
+                && self.position >= flow.start()
             {
                 let Some(chunk) = flow.next().await? else { return Err(self.truncated()) };
                 self.position += chunk.len() as u64;
@@ -174,7 +180,7 @@ impl ObjectStream {
 
     async fn open(&mut self) -> Result<Body, SourceError> {
         self.skip = 0;
-        let end = self.flow.as_ref().map(|(start, _)| *start).or(self.end);
+        let end = self.flow.as_ref().map(Flow::start).or(self.end);
         if self.position > 0
             && let Some(end) = end
         {
@@ -185,11 +191,12 @@ impl ObjectStream {
         }
         self.skip = self.position;
         if let Some(len) = self.first_len.filter(|_| self.position == 0) {
-            let First { body, ranged, .. } = self.source.get_first(self.object, len).await?;
+            let First { body, ranged, size } = self.source.get_first(self.object, len).await?;
+            self.end = self.end.or(size);
             // All of it comes: then what would follow is not asked for.
             if !ranged {
                 self.first_len = None;
-                self.flow = None;
+                self.all_comes = true;
             }
             return Ok(body);
         }

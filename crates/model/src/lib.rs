@@ -19,7 +19,9 @@ mod shape;
 pub mod slow_start;
 pub mod trace;
 
-pub use decide::{Decision, Estimate, Fill, HEAD, UNKNOWN_LINK, cluster_pages, decide, fill, rest_is_worth};
+pub use decide::{
+    Decision, Estimate, Fill, HEAD, UNKNOWN_LINK, cluster_pages, decide, fill, on_demand, rest_is_worth,
+};
 pub use link::Link;
 pub use order::{HotPage, hot_order};
 pub use policy::{Policy, UnknownPolicy};

@@ -69,6 +69,12 @@ pub trait Source: Send + Sync {
         })
     }
 
+    /// The same place by connections of its own: what is asked for there does not take those that others have made and warmed up.
+    /// `None` if there are no connections to share. What travels is counted together.
+    fn beside(&self) -> Option<Arc<dyn Source>> {
+        None
+    }
+
     /// The object's full URL or path, for messages.
     fn describe(&self, object: &str) -> String;
 

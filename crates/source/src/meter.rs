@@ -17,7 +17,7 @@ pub struct WireStats {
     pub first_byte_min: Option<Duration>,
     /// The smallest time that a connection took to be made, TLS included.
     pub connect_min: Option<Duration>,
-    /// Bytes per second while something was under way, from its first bytes on.
+    /// Bytes per second while something was under way, from its first bytes on, without the pauses of slow start.
     pub bandwidth: Option<u64>,
 }
 
@@ -25,11 +25,13 @@ impl WireStats {
     /// The round trip of a request, the server's own time included, as far as it is known. Requests that were the first of their connection
     /// took the time to make it besides; over TLS that is more than a round trip, and too much until a second request was made.
     pub fn round_trip(&self) -> Option<Duration> {
-        let (Some(answer), Some(connect)) = (self.first_byte_min, self.connect_min) else {
-            return self.first_byte_min.or(self.connect_min);
-        };
-        Some(answer.min(connect.max(answer.saturating_sub(connect))))
+        round_trip(self.first_byte_min, self.connect_min)
     }
+}
+
+fn round_trip(answer: Option<Duration>, connect: Option<Duration>) -> Option<Duration> {
+    let (Some(answer), Some(connect)) = (answer, connect) else { return answer.or(connect) };
+    Some(answer.min(connect.max(answer.saturating_sub(connect))))
 }
 
 /// The counters behind [`WireStats`]; shared between a source and the bodies it handed out.
@@ -65,7 +67,8 @@ impl Meter {
     /// Counts bytes of a body.
     pub fn received(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Relaxed);
-        self.rate().arrived(Instant::now(), bytes);
+        let round_trip = round_trip(time(&self.first_byte_min), time(&self.connect_min));
+        self.rate().arrived(Instant::now(), bytes, round_trip);
     }
 
     /// A response begins, and ends when the result is dropped.
@@ -90,10 +93,6 @@ impl Meter {
 
     /// The counts now. They are read one after another: exact once nothing is in flight.
     pub fn stats(&self) -> WireStats {
-        let time = |nanos: &AtomicU64| match nanos.load(Relaxed) {
-            u64::MAX => None,
-            nanos => Some(Duration::from_nanos(nanos)),
-        };
         WireStats {
             requests: self.requests.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
@@ -101,6 +100,13 @@ impl Meter {
             connect_min: time(&self.connect_min),
             bandwidth: self.rate().estimate().map(|rate| rate as u64),
         }
+    }
+}
+
+fn time(nanos: &AtomicU64) -> Option<Duration> {
+    match nanos.load(Relaxed) {
+        u64::MAX => None,
+        nanos => Some(Duration::from_nanos(nanos)),
     }
 }
 

@@ -1,9 +1,10 @@
 //! How fast bytes arrive while something is on its way. Pure: the caller gives the time.
 //!
 //! The clock runs from the first bytes of a response, not from the request: making connections and waiting for the server
-//! say nothing of bandwidth. It stops when nothing is under way. A reader that gets no processor for a while finds all that
-//! came meanwhile at once, so no single interval is believed: the estimate is the upper quartile of the last intervals, each at
-//! least 50 ms long and each beginning where the one before ended.
+//! say nothing of bandwidth. It stops when nothing is under way, and while the windows of young connections hold the sender back: then
+//! whole flights come, each at the link's rate, with pauses of nearly a round trip between them. A reader that gets no processor for a
+//! while finds all that came meanwhile at once, so no single interval is believed: the estimate is the upper quartile of the last
+//! intervals, each at least 50 ms long and each beginning where the one before ended.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,6 +17,10 @@ const REMEMBERED: usize = 16;
 const ENOUGH: usize = 4;
 /// Fewer bytes say nothing: some packets that lay ready together.
 const BYTES_MIN: u64 = 8 * 1024;
+/// A pause is at least so long, at least half a round trip, and longer than the flight before it took.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// Bytes of a flight, less headers: a sender may have 14 kB under way at first (RFC 6928). Single packets of a slow link are none.
+const FLIGHT: u64 = 10 * 1024;
 /// What arrived within less was read in one go; how much less is not known.
 const TIME_MIN: Duration = Duration::from_micros(500);
 
@@ -26,8 +31,10 @@ pub(crate) struct Rate {
     open: u32,
     /// When bytes came last, since the last time that nothing was under way.
     last: Option<Instant>,
-    /// The interval that is not over: its start and its bytes.
-    interval: Option<(Instant, u64)>,
+    /// Bytes since the last pause, and how long they took.
+    flight: (u64, Duration),
+    /// The interval that is not over: how long it has lasted, and its bytes.
+    interval: Option<(Duration, u64)>,
     /// Bytes per second of the last intervals.
     recent: VecDeque<f64>,
     /// All bytes, and the time that they took.
@@ -46,32 +53,39 @@ impl Rate {
         self.open = self.open.saturating_sub(1);
         if self.open == 0 {
             self.last = None;
+            self.flight = (0, Duration::ZERO);
             self.interval = None;
         }
     }
 
-    /// Bytes came.
-    pub(crate) fn arrived(&mut self, now: Instant, bytes: u64) {
+    /// Bytes came over a link of this round trip, if it is known.
+    pub(crate) fn arrived(&mut self, now: Instant, bytes: u64, round_trip: Option<Duration>) {
         self.bytes += bytes;
-        if let Some(last) = self.last {
-            self.time += now.saturating_duration_since(last);
-        }
+        let gap = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         self.last = Some(now);
-        // The first bytes begin the interval: how long they were under way is not known.
-        let (start, sum) = match self.interval {
-            Some((start, sum)) => (start, sum + bytes),
-            None => (now, 0),
-        };
-        let length = now.saturating_duration_since(start);
-        if length < INTERVAL {
-            self.interval = Some((start, sum));
+        let (flight, took) = self.flight;
+        let pause = |trip: Duration| PAUSE_MIN.max(trip / 2).max(took);
+        if flight >= FLIGHT && round_trip.is_some_and(|trip| gap >= pause(trip)) {
+            // The first bytes begin the flight: how long they were under way is not known.
+            self.flight = (bytes, Duration::ZERO);
             return;
         }
-        self.interval = Some((now, 0));
+        self.flight = (flight + bytes, took + gap);
+        self.time += gap;
+        let Some((length, sum)) = &mut self.interval else {
+            self.interval = Some((Duration::ZERO, 0));
+            return;
+        };
+        *length += gap;
+        *sum += bytes;
+        if *length < INTERVAL {
+            return;
+        }
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
         }
-        self.recent.push_back(sum as f64 / length.as_secs_f64());
+        self.recent.push_back(*sum as f64 / length.as_secs_f64());
+        self.interval = Some((Duration::ZERO, 0));
     }
 
     /// Bytes per second; `None` before there is anything to tell.
@@ -95,9 +109,9 @@ mod tests {
         let (mut rate, start) = (Rate::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
         rate.open();
-        rate.arrived(at(1000), 1000);
+        rate.arrived(at(1000), 1000, None);
         assert_eq!(rate.estimate(), None, "too little to tell");
-        (1..=19).for_each(|n| rate.arrived(at(1000 + n), 1000));
+        (1..=19).for_each(|n| rate.arrived(at(1000 + n), 1000, None));
         let estimate = rate.estimate().unwrap();
         assert!((estimate - 1e6).abs() < 1e5, "20 kB in 19 ms: {estimate}");
     }
@@ -108,7 +122,7 @@ mod tests {
         for round in 0..50 {
             rate.open();
             for n in 0..100 {
-                rate.arrived(start + Duration::from_secs(round) + Duration::from_millis(n), 1000);
+                rate.arrived(start + Duration::from_secs(round) + Duration::from_millis(n), 1000, None);
             }
             rate.close();
         }
@@ -120,8 +134,42 @@ mod tests {
     fn a_first_flight_that_lay_ready_is_fast_and_finite() {
         let mut rate = Rate::default();
         rate.open();
-        rate.arrived(Instant::now(), 14_480);
+        rate.arrived(Instant::now(), 14_480, None);
         assert_eq!(rate.estimate(), Some(14_480.0 / 0.0005));
+    }
+
+    /// Flights of 10, 20, 40... packets, as long as the link does not hold them back, each at the link's rate.
+    fn slow_start(bandwidth: f64, round_trip: Duration, round_trips: u32) -> Rate {
+        let (mut rate, start) = (Rate::default(), Instant::now());
+        rate.open();
+        let packet = Duration::from_secs_f64(1448.0 / bandwidth);
+        let mut at = start;
+        for number in 0..round_trips {
+            let flight = 10u32 << number;
+            let began = at;
+            for _ in 0..flight {
+                rate.arrived(at, 1448, Some(round_trip));
+                at += packet;
+            }
+            at = at.max(began + round_trip);
+        }
+        rate
+    }
+
+    #[test]
+    fn the_pace_of_slow_start_is_not_taken_for_the_rate() {
+        for (mbit, ms) in
+            [(100.0, 100), (100.0, 20), (1000.0, 100), (1.0, 20), (1.0, 100), (10.0, 20), (0.2, 20)]
+        {
+            let (truth, round_trip) = (mbit * 125_000.0, Duration::from_millis(ms));
+            for round_trips in [1, 3, 5] {
+                let estimate = slow_start(truth, round_trip, round_trips).estimate().unwrap();
+                // A first flight within half a millisecond is not told from a slower one.
+                let exact = truth < 14_480.0 / 0.0005 / 2.0 || round_trips > 1;
+                assert!(!exact || estimate > truth * 0.8, "{mbit} x {ms}, {round_trips}: {estimate}");
+                assert!(estimate < truth * 1.25, "{mbit} x {ms}, {round_trips}: {estimate}");
+            }
+        }
     }
 
     proptest! {
@@ -129,7 +177,9 @@ mod tests {
         #[test]
         fn a_reader_that_stumbles_is_no_faster_link(
             kb_per_ms in 0.1..100.0f64, stalls in prop::collection::vec((0u64..2000, 1u64..40), 0..12),
+            round_trip in prop::option::of(0u64..200),
         ) {
+            let round_trip = round_trip.map(Duration::from_millis);
             let (mut rate, start) = (Rate::default(), Instant::now());
             rate.open();
             let mut held = 0.0;
@@ -138,7 +188,7 @@ mod tests {
                 if stalls.iter().any(|(at, long)| (*at..at + long).contains(&ms)) {
                     continue;
                 }
-                rate.arrived(start + Duration::from_millis(ms), held as u64);
+                rate.arrived(start + Duration::from_millis(ms), held as u64, round_trip);
                 held = 0.0;
             }
             let (estimate, truth) = (rate.estimate().unwrap(), kb_per_ms * 1e6);

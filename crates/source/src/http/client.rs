@@ -28,6 +28,11 @@ impl Clients {
         Self { options, meter, plain: OnceLock::new(), tls: OnceLock::new() }
     }
 
+    /// Others with the same options, which share no connection with these.
+    pub(super) fn beside(&self) -> Self {
+        Self::new(self.options.clone(), Arc::clone(&self.meter))
+    }
+
     /// The client for this URL's scheme.
     pub(super) fn for_url(&self, url: &Url) -> Result<&Client, reqwest::Error> {
         let tls = url.scheme() == "https" || (self.options.proxy && proxy_has_tls());

@@ -164,6 +164,15 @@ impl Source for HttpSource {
         self.location.object(object)
     }
 
+    fn beside(&self) -> Option<Arc<dyn Source>> {
+        Some(Arc::new(Self {
+            location: self.location.clone(),
+            clients: self.clients.beside(),
+            stall: self.stall,
+            meter: Arc::clone(&self.meter),
+        }))
+    }
+
     fn wire(&self) -> WireStats {
         self.meter.stats()
     }
