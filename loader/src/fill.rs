@@ -16,11 +16,11 @@ use pagein_image::{Manifest, PAGE_SIZE, PageNo, Unpacked, object};
 use pagein_model::cost::worth_prefetching;
 use pagein_model::{Link, Shape, UNKNOWN_LINK, slow_start};
 use pagein_source::WireStats;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::cache::Cache;
 use crate::eager;
-use crate::flow::{self, Flow, Pace};
+use crate::flow::{self, Flow, Pace, Spare};
 use crate::lazy::{Lazy, runs};
 use crate::links;
 use crate::processes::lock;
@@ -49,6 +49,12 @@ const OTHER_JOB: f64 = 0.5;
 const REMEMBERED_BYTES: u64 = 128 << 10;
 /// The rest is bought when demands have cost this part of it.
 const RENT: u32 = 3;
+/// While all of the rest is on its way, at most this part of it is asked for once more.
+const OVERTAKEN: u64 = 64;
+/// A hot stream of so many bandwidth-delay products has filled the link, and the window of its connection is as large.
+const FULL: f64 = 4.0;
+/// Most connections that are made for the rest alone.
+const CONNECTIONS_MAX: u32 = 4;
 /// In [`Plan::frame_of`]: a page that the fill does not bring.
 const NONE: u32 = u32::MAX;
 
@@ -68,15 +74,22 @@ pub(crate) struct Fill {
     running: AtomicBool,
     /// The hot stream has ended.
     alone: watch::Sender<bool>,
+    /// All of the rest has been asked for: it comes at the link's rate.
+    flows: AtomicBool,
+    /// Bytes that were demanded although they were on their way with it.
+    overtaken: AtomicU64,
     /// Offset in `whole` up to which the fill has received.
     received: AtomicU64,
     bytes: AtomicU64,
     connections: AtomicU32,
+    spare: Mutex<Spare>,
     plan: OnceLock<Plan>,
 }
 
 /// The frames that are to come.
 struct Plan {
+    /// Offset in `whole` of the first.
+    start: u64,
     frames: Vec<Coming>,
     /// For each page its frame in that list.
     frame_of: Vec<u32>,
@@ -118,9 +131,12 @@ impl Fill {
             evidence: Notify::new(),
             running: AtomicBool::new(false),
             alone: watch::Sender::new(false),
+            flows: AtomicBool::new(false),
+            overtaken: AtomicU64::new(0),
             received: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             connections: AtomicU32::new(1),
+            spare: Mutex::default(),
             plan: OnceLock::new(),
         }
     }
@@ -129,21 +145,16 @@ impl Fill {
         self.alone.send_replace(true);
     }
 
-    /// Waits until the fill is worth more than what it may hold up: behind the hot stream, of which nothing may be left but what is under
-    /// way, and that is more than is left where its windows hold it up, which those of other connections do not share. With a sign that
-    /// the rest is needed, or if it is worth its bytes without; else some time later.
+    /// Waits for a sign that the rest is needed, or until it is worth its bytes without; else for some time after the hot stream.
     async fn time_has_come(&self, lazy: &Lazy) {
         let mut alone = self.alone.subscribe();
-        let mut is_wanted = false;
         loop {
-            let is_alone = *alone.borrow_and_update();
-            is_wanted = is_wanted || rest_is_worth(lazy);
-            let product = lazy.link().map_or(0.0, |link| link.product());
-            if is_wanted && (is_alone || lazy.left_of_stream() as f64 <= product) {
+            if rest_is_worth(lazy) {
                 return;
             }
+            let is_alone = *alone.borrow_and_update();
             tokio::select! {
-                () = self.evidence.notified() => is_wanted = true,
+                () = self.evidence.notified() => return,
                 () = tokio::time::sleep(BEGIN_AFTER), if is_alone => return,
                 _ = alone.changed(), if !is_alone => {}
                 () = tokio::time::sleep(LOOK_AGAIN), if !is_alone => {}
@@ -151,9 +162,22 @@ impl Fill {
         }
     }
 
-    /// Notes over how many connections the hot object comes, for the stats.
-    pub(crate) fn set_connections(&self, connections: u32) {
+    /// Connections that the rest may come over now, and over how many it is to come: those of the hot stream, which are warm, as soon as
+    /// they have nothing to bring while windows are what holds that up; else when it has ended. One, if one has filled the link. Where
+    /// a demand has taken one, a new one would be slower than to wait for it.
+    fn lanes(&self, lazy: &Lazy, link: &Link) -> (usize, u32) {
+        let hot = self.connections();
+        let has_filled = lazy.received() as f64 >= FULL * link.product();
+        let all = if hot > 1 || has_filled { hot } else { connections(link) };
+        let free = if *self.alone.borrow() { all as usize } else { lock(&self.spare).count() };
+        let taken = if hot > 1 { lock(&self.demands).waiting as usize } else { 0 };
+        (free.saturating_sub(taken), all)
+    }
+
+    /// Notes over how many connections the hot object comes, and which of them it does not need.
+    pub(crate) fn set_connections(&self, connections: u32, spare: Spare) {
         self.connections.store(connections, Ordering::Relaxed);
+        *lock(&self.spare) = spare;
     }
 
     pub(crate) fn connections(&self) -> u32 {
@@ -206,6 +230,24 @@ impl Fill {
         let plan = self.plan.get().filter(|_| self.ranged.known() != Some(false))?;
         let frame = plan.frames.get(plan.frame_of[page.index()] as usize)?;
         Some(frame.end.saturating_sub(self.received.load(Ordering::Relaxed)))
+    }
+
+    /// Whether all of the rest is on its way, at the link's rate.
+    pub(crate) fn flows(&self) -> bool {
+        self.flows.load(Ordering::Relaxed)
+    }
+
+    /// Whether so many bytes that are on their way may be asked for once more: what comes twice delays all the rest, which must not take
+    /// much longer than a download.
+    pub(crate) fn may_overtake(&self, bytes: u64) -> bool {
+        let Some(plan) = self.plan.get() else { return true };
+        let rest: u64 = plan.frames.last().map_or(0, |frame| frame.end - plan.start);
+        let before = self.overtaken.fetch_add(bytes, Ordering::Relaxed);
+        let may = before + bytes <= rest / OVERTAKEN;
+        if !may {
+            self.overtaken.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        may
     }
 
     /// Whether a piece may be asked for now. `quiet` is how long nothing must have been demanded.
@@ -294,11 +336,12 @@ impl Worker {
         Ok(Self(sender))
     }
 
-    /// Does `job` there, behind what was given before.
-    async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let (tell, told) = tokio::sync::oneshot::channel();
-        self.0.send(Box::new(move || drop(tell.send(job())))).ok()?;
-        told.await.ok()
+    /// Does `job` there, behind what was given before; what comes of it can be had from the result. If the thread has gone, so has the
+    /// process.
+    fn give<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
+        let (tell, told) = oneshot::channel();
+        let _ = self.0.send(Box::new(move || drop(tell.send(job()))));
+        told
     }
 }
 
@@ -319,6 +362,12 @@ fn rest_is_worth(lazy: &Lazy) -> bool {
         return false;
     }
     lazy.link().is_some_and(|link| pagein_model::rest_is_worth(&shape(lazy), &link))
+}
+
+/// Connections for the rest alone: one for what each brings in three round trips.
+fn connections(link: &Link) -> u32 {
+    let young = slow_start::delivered(3, 1) as f64;
+    ((link.product() / young) as u32).clamp(1, CONNECTIONS_MAX)
 }
 
 fn shape(lazy: &Lazy) -> Shape {
@@ -344,7 +393,10 @@ fn plan(lazy: &Lazy) -> Plan {
         }
         frames.push(Coming { number, pages: here.to_vec(), usable, end });
     }
-    Plan { frames, frame_of }
+    let first =
+        frames.first().map(|frame: &Coming| (frame.end, manifest.whole_frames[frame.number].stored_len));
+    let start = first.map_or(end, |(end, len)| end - u64::from(len));
+    Plan { start, frames, frame_of }
 }
 
 async fn run(lazy: &Arc<Lazy>) {
@@ -367,7 +419,7 @@ async fn run(lazy: &Arc<Lazy>) {
         Ok(worker) => receive(lazy, fill, plan, &worker, ranged).await.map(|()| Some(worker)),
         Err(_) => Ok(None),
     };
-    // The two streams share the table's mark of what is on its way.
+    // The complete file holds the hot pages, too.
     let _ = fill.alone.subscribe().wait_for(|alone| *alone).await;
     if let (Err(trouble), false) = (&received, ranged) {
         return lazy.lose(plan.frames[0].pages[0], trouble);
@@ -379,7 +431,7 @@ async fn run(lazy: &Arc<Lazy>) {
             let published = fill.map_or(Ok(None), |fill| fill.publish(&shared.remote.manifest))?;
             published.map_or(Ok(()), |program| shared.link_rest(&program))
         };
-        let outcome = worker.run(complete).await;
+        let outcome = worker.give(complete).await.ok();
         // A full disk, say, is not the program's problem: the next run fetches again, and what is still missing here comes on
         // demand, where there are demands.
         if let (Some(Err(trouble)), false) = (outcome, ranged || lazy.linked.is_none()) {
@@ -387,9 +439,11 @@ async fn run(lazy: &Arc<Lazy>) {
         }
     }
     // The reason of a failure does not matter yet: what is waited for is requested again, and that fails with a reason.
-    let waited = lock(&lazy.table).stream_ended();
-    for page in waited {
-        lazy.demand(page);
+    for frame in &plan.frames {
+        let waited = lock(&lazy.table).stream_ended(&frame.usable);
+        for page in waited {
+            lazy.demand(page);
+        }
     }
 }
 
@@ -402,20 +456,27 @@ async fn receive(
 ) -> Result<(), Trouble> {
     let remote = &lazy.remote;
     let stored_len = |frame: &Coming| u64::from(remote.manifest.whole_frames[frame.number].stored_len);
-    let (Some(first), Some(last)) = (plan.frames.first(), plan.frames.last()) else { return Ok(()) };
-    let (start, end) = (first.end - stored_len(first), last.end);
+    let Some(last) = plan.frames.last() else { return Ok(()) };
+    let (start, end) = (plan.start, last.end);
     fill.received.store(start, Ordering::Relaxed);
-    let source = || Arc::clone(&remote.background);
+    let source = || Arc::clone(&remote.source);
     let mut stream = if ranged {
         let paced = Arc::clone(lazy);
         let pacing = Box::new(move |number, left| {
             let fill = paced.fill.as_ref()?;
             let link = paced.link().unwrap_or(UNKNOWN_LINK);
             let rest = link.transfer_time(end.saturating_sub(fill.received.load(Ordering::Relaxed)));
-            if rest_is_worth(&paced) || fill.is_overdue(rest, fill.expected(&paced, &link)) {
+            if fill.flows() || rest_is_worth(&paced) || fill.is_overdue(rest, fill.expected(&paced, &link)) {
+                let (lanes, connections) = fill.lanes(&paced, &link);
+                if lanes == 0 {
+                    return None;
+                }
                 // The quickest way there is, and pages that are demanded still come beside it.
-                let connections = slow_start::connections(left, &link, slow_start::transfer_time);
-                return Some(flow::shared(connections, number, left));
+                fill.flows.store(true, Ordering::Relaxed);
+                return Some(Pace { lanes, ..flow::shared(connections, number, left) });
+            }
+            if !*fill.alone.borrow() {
+                return None;
             }
             let pace = pagein_model::fill(&link);
             let piece = (pace.piece as f64 * GROWTH) as u64;
@@ -430,8 +491,9 @@ async fn receive(
         stream
     };
     let opener = Arc::clone(lazy);
-    let _ = worker.run(move || opener.fill.as_ref().map(|fill| fill.open(&opener.remote.manifest))).await;
+    drop(worker.give(move || opener.fill.as_ref().map(|fill| fill.open(&opener.remote.manifest))));
     let mut expected = 0;
+    let mut installing = Vec::new();
     for (position, frame) in plan.frames.iter().enumerate() {
         let len = stored_len(frame);
         let mut stored = Vec::with_capacity(len as usize);
@@ -447,8 +509,11 @@ async fn receive(
             stored.extend_from_slice(&more);
         }
         let installer = Arc::clone(lazy);
-        // If the thread has gone, so has the process.
-        worker.run(move || install(&installer, position, &stored)).await.unwrap_or(Ok(()))?;
+        // Not waited for: what has come must be known to have come, or it is demanded again.
+        installing.push(worker.give(move || install(&installer, position, &stored)));
+    }
+    for installed in installing {
+        installed.await.unwrap_or(Ok(()))?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,7 +51,7 @@ pub(crate) fn slow_start(connections: u32, product: u64) -> Pacing {
             let piece = share.min(until_full).max(FLIGHT);
             Pace { piece, ahead: u64::MAX, lanes: connections as usize }
         } else {
-            Pace { piece: u64::MAX, ahead: product, lanes: connections as usize + 1 }
+            Pace { piece: u64::MAX, ahead: product, lanes: usize::MAX }
         })
     })
 }
@@ -66,8 +66,19 @@ pub(crate) fn shared(connections: u32, number: u32, left: u64) -> Pace {
 pub(crate) struct Flow {
     start: u64,
     asked: Arc<AtomicU64>,
+    spare: Spare,
     chunks: Chunks,
     task: tokio::task::JoinHandle<()>,
+}
+
+/// How many of a flow's connections have nothing to bring, while it is held up by their windows; none while it fills the link.
+#[derive(Clone, Default)]
+pub(crate) struct Spare(Arc<AtomicUsize>);
+
+impl Spare {
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 type Chunks = mpsc::UnboundedReceiver<Result<Bytes, SourceError>>;
@@ -94,6 +105,11 @@ impl Flow {
         self.asked.load(Ordering::Relaxed)
     }
 
+    /// Its connections that others may use.
+    pub(crate) fn spare(&self) -> Spare {
+        self.spare.clone()
+    }
+
     /// The next bytes; `None` at the end of the range. After an error there is nothing more. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, SourceError> {
         self.chunks.recv().await.transpose()
@@ -115,6 +131,9 @@ pub(crate) struct Asking {
     /// What was asked for ends here.
     asked: u64,
     number: u32,
+    /// Connections that the last piece was one of; 0 if it alone was to fill the link.
+    lanes: usize,
+    spare: Spare,
     /// A piece is complete.
     news: Arc<Notify>,
 }
@@ -136,7 +155,8 @@ impl Drop for Piece {
 
 impl Asking {
     fn new(source: Arc<dyn Source>, object: &'static str, start: u64, retry: Retry) -> Self {
-        Self { source, object, retry, pieces: VecDeque::new(), asked: start, number: 0, news: Arc::default() }
+        let (number, lanes, spare, news) = (0, 0, Spare::default(), Arc::default());
+        Self { source, object, retry, pieces: VecDeque::new(), asked: start, number, lanes, spare, news }
     }
 
     /// Asks for the flights of an object, of which nothing is known yet, that so many connections bring beside each other, except for
@@ -167,9 +187,10 @@ impl Asking {
         let start = self.pieces.front().map_or(self.asked, |piece| piece.range.start);
         let asked = Arc::new(AtomicU64::new(0));
         self.ask(end, &pacing, &asked);
+        let spare = self.spare.clone();
         let (tell, chunks) = mpsc::unbounded_channel();
         let task = tokio::spawn(self.run(end, pacing, tell, Arc::clone(&asked)));
-        Flow { start, asked, chunks, task }
+        Flow { start, asked, spare, chunks, task }
     }
 
     /// Makes the requests that may be made now.
@@ -177,15 +198,22 @@ impl Asking {
         while self.asked < end
             && let Some(pace) = pacing(self.number, end - self.asked)
         {
-            let under_way = self.pieces.iter().filter(|piece| piece.left() > 0);
-            let (count, left) =
-                under_way.fold((0, 0u64), |(count, left), piece| (count + 1, left + piece.left()));
+            let (count, left) = self.under_way();
             if count >= pace.lanes || count > 0 && left > pace.ahead {
                 break;
             }
+            self.lanes = if pace.ahead == u64::MAX { pace.lanes } else { 0 };
             self.ask_for(pace.piece.clamp(1, end - self.asked));
         }
         asked.store(self.asked, Ordering::Relaxed);
+        let spare = if self.asked < end { 0 } else { self.lanes.saturating_sub(self.under_way().0) };
+        self.spare.0.store(spare, Ordering::Relaxed);
+    }
+
+    /// Pieces under way, and how much is still to come of them.
+    fn under_way(&self) -> (usize, u64) {
+        let under_way = self.pieces.iter().map(Piece::left).filter(|&left| left > 0);
+        under_way.fold((0, 0), |(count, sum), left| (count + 1, sum + left))
     }
 
     fn ask_for(&mut self, len: u64) {

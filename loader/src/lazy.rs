@@ -284,7 +284,7 @@ impl Lazy {
         let count = self.remote.manifest.hot_frames.len();
         // The reason does not matter yet: what is waited for is requested again, and that fails with a reason.
         let _ = self.receive_frames(&mut stream, first, count).await;
-        let waited = lock(&self.table).stream_ended();
+        let waited = lock(&self.table).stream_ended(&self.remote.manifest.hot_pages);
         for page in waited {
             self.demand(page);
         }
@@ -296,12 +296,6 @@ impl Lazy {
         if let Some(fill) = &self.fill {
             fill.stream_ended();
         }
-    }
-
-    /// Bytes of the object `hot` that the stream has still to bring.
-    pub(crate) fn left_of_stream(&self) -> u64 {
-        let end = self.remote.frame_offsets.last().copied().unwrap_or_default();
-        end.saturating_sub(self.received())
     }
 
     /// Bytes of the object `hot` that have come with the stream.
@@ -320,13 +314,18 @@ impl Lazy {
 
     /// Whether a page that is on its way is so far behind that it is better requested.
     fn overtakes(&self, page: PageNo) -> bool {
-        let Some(link) = self.link() else { return false };
-        let own = match self.remote.frame_of(page) {
-            Some(frame) => self.remote.frame_offsets[frame + 1] - self.remote.frame_offsets[frame],
+        let (Some(link), Some(ahead)) = (self.link(), self.bytes_ahead(page)) else { return false };
+        match (self.remote.frame_of(page), &self.fill) {
+            (Some(frame), _) => {
+                link.overtakes(ahead, self.remote.frame_offsets[frame + 1] - self.remote.frame_offsets[frame])
+            }
+            (None, Some(fill)) if fill.flows() => {
+                let own = self.remote.group_bytes();
+                link.overtakes(ahead, own) && fill.may_overtake(own)
+            }
             // A demand brings about what fills the link once.
-            None => link.product() as u64,
-        };
-        self.bytes_ahead(page).is_some_and(|ahead| link.overtakes(ahead, own))
+            (None, _) => link.overtakes(ahead, link.product() as u64),
+        }
     }
 
     /// Bytes that come before a page is complete that is on its way.
@@ -395,7 +394,10 @@ impl Lazy {
         let index = self.remote.cold_index().await?;
         let per_page =
             set.data_len as f64 / index.groups().iter().map(|group| group.pages.len()).sum::<usize>() as f64;
-        let budget = cluster_pages(per_page, &self.link().unwrap_or(UNKNOWN_LINK)) as usize;
+        // What is on its way in any case is not asked for along.
+        let is_alone = self.fill.as_ref().is_some_and(Fill::flows);
+        let link = self.link().unwrap_or(UNKNOWN_LINK);
+        let budget = if is_alone { 0 } else { cluster_pages(per_page, &link) as usize };
         let mut pages = index.group(first).pages.len();
         let mut end = first.0 + 1;
         while let Some(next) = index.groups().get(end as usize)

@@ -212,8 +212,9 @@ impl<'a> Start<'a> {
             // Those that are there are used, if more than one is of use.
             let connections = if connections > 1 { asking.connections() } else { 1 };
             let product = self.link().product() as u64;
-            stream.go_on_with(asking.go_on(hot_len, flow::slow_start(connections, product)));
-            lazy.fill.as_ref().inspect(|fill| fill.set_connections(connections));
+            let flow = asking.go_on(hot_len, flow::slow_start(connections, product));
+            lazy.fill.as_ref().inspect(|fill| fill.set_connections(connections, flow.spare()));
+            stream.go_on_with(flow);
         }
         lazy.receive_frames(&mut stream, 0, manifest.exec_frames as usize).await?;
         let read = |offset, len| lazy.memory.read(offset, len).ok();

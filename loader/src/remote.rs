@@ -15,6 +15,8 @@ use crate::flow::{Flow, at_once};
 use crate::stream::ObjectStream;
 use crate::trouble::Trouble;
 
+/// Stored length that groups usually have: 16 pages, each of which takes a third of its size.
+const GROUP_BYTES: u64 = 16 * 4096 / 3;
 /// What a page that is not hot has in [`Remote::frame_of_page`].
 const COLD: u32 = u32::MAX;
 
@@ -174,6 +176,13 @@ impl Remote {
     pub(crate) async fn has_kept(&self, id: GroupId) -> Result<bool, Trouble> {
         let Some(blobs) = &self.blobs else { return Ok(false) };
         Ok(blobs.has(&self.cold_index().await?.group(id).frame.digest))
+    }
+
+    /// Mean stored length of the cold groups, as soon as their table is here; before that what it usually is.
+    pub(crate) fn group_bytes(&self) -> u64 {
+        let set = self.manifest.cold;
+        let groups = self.cold.get().map_or(1, |groups| groups.index.groups().len().max(1));
+        if groups > 1 { set.data_len / groups as u64 } else { GROUP_BYTES }
     }
 
     /// A part of an object, in one request.

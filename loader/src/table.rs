@@ -9,7 +9,7 @@ use pagein_image::PageNo;
 pub(crate) enum PageState {
     /// At the source only.
     Missing,
-    /// It comes with the hot stream.
+    /// It comes with the hot stream or with the fill.
     Streaming,
     /// It was requested.
     Requested,
@@ -68,7 +68,7 @@ impl<W> PageTable<W> {
         self.states[page.index()]
     }
 
-    /// These pages will come with the hot stream.
+    /// These pages will come without being requested.
     pub(crate) fn expect(&mut self, pages: &[PageNo]) {
         for page in pages {
             let state = &mut self.states[page.index()];
@@ -78,14 +78,17 @@ impl<W> PageTable<W> {
         }
     }
 
-    /// The stream has ended: what it did not bring must be requested.
-    pub(crate) fn stream_ended(&mut self) -> Vec<PageNo> {
-        for state in &mut self.states {
+    /// The stream that was to bring these pages has ended: what it did not bring must be requested, at once where somebody waits for it.
+    pub(crate) fn stream_ended(&mut self, pages: &[PageNo]) -> Vec<PageNo> {
+        let mut waited = Vec::new();
+        for page in pages {
+            let state = &mut self.states[page.index()];
             if *state == PageState::Streaming {
                 *state = PageState::Missing;
+                waited.extend(self.waiting.contains_key(page).then_some(*page));
             }
         }
-        self.waiting.keys().copied().filter(|page| self.states[page.index()] == PageState::Missing).collect()
+        waited
     }
 
     /// A thread waits for `page`. `overtake` says whether a page of the stream is so far ahead that it is better
@@ -165,7 +168,8 @@ mod tests {
         let mut table = PageTable::new(8);
         table.expect(&[P, PageNo(5)]);
         table.fault(P, 1, || false);
-        assert_eq!(table.stream_ended(), [P]);
+        assert_eq!(table.stream_ended(&[PageNo(0)]), [], "another stream's end");
+        assert_eq!(table.stream_ended(&[P, PageNo(0), PageNo(5)]), [P]);
         assert_eq!(table.state(PageNo(5)), PageState::Missing);
         table.requested(&[P]);
         assert_eq!(table.arrived(&[P]), [1]);
