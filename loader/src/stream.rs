@@ -20,6 +20,8 @@ pub(crate) struct ObjectStream {
     skip: u64,
     /// Size of the object, as soon as it is known.
     pub(crate) end: Option<u64>,
+    /// The same as the first response says.
+    size: Option<u64>,
     /// The first request asks for this many bytes only.
     first_len: Option<u64>,
     /// What the first request does not bring.
@@ -39,6 +41,7 @@ impl ObjectStream {
             position: 0,
             skip: 0,
             end: None,
+            size: None,
             first_len: None,
             flow: None,
             all_comes: false,
@@ -154,7 +157,8 @@ impl ObjectStream {
         };
         let Some(chunk) = chunk else {
             if self.first_len.take().is_some() {
-                // All of the first part is here and more is wanted.
+                // All of the first part is here and more is wanted, of a server that keeps its word.
+                self.end = self.end.or(self.size);
                 self.body = None;
                 return Ok(());
             }
@@ -192,7 +196,7 @@ impl ObjectStream {
         self.skip = self.position;
         if let Some(len) = self.first_len.filter(|_| self.position == 0) {
             let First { body, ranged, size } = self.source.get_first(self.object, len).await?;
-            self.end = self.end.or(size);
+            self.size = size;
             // All of it comes: then what would follow is not asked for.
             if !ranged {
                 self.first_len = None;
