@@ -4,6 +4,7 @@
 //! of address spaces. Each measurement touches fresh pages one after another, so a figure is one whole round: fault,
 //! message, page, wake, return.
 
+use std::cell::RefCell;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -93,11 +94,28 @@ fn map(memory: &MemoryFile, pages: u64) -> PrivateMap {
 }
 
 fn touch_all(map: &PrivateMap, pages: u64) -> Duration {
-    let started = Instant::now();
-    for page in 0..pages {
+    let touches = (0..pages).map(|page| {
+        let started = Instant::now();
         std::hint::black_box(map.touch((page * SPACING) as usize));
-    }
-    started.elapsed()
+        started.elapsed()
+    });
+    let touches: Vec<Duration> = touches.collect();
+    let sum = touches.iter().sum();
+    TOUCHES.with_borrow_mut(|all| all.extend(touches));
+    sum
+}
+
+thread_local! {
+    /// Every single touch of the measurement that is under way.
+    static TOUCHES: RefCell<Vec<Duration>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a mean does not show: how long the slow ones take.
+fn print_percentiles(name: &str) {
+    let mut touches = TOUCHES.take();
+    touches.sort_unstable();
+    let at = |share: f64| touches[((touches.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
+    println!("{name}: median {:.1} us, 99 % {:.1} us, 99.9 % {:.1} us", at(0.5), at(0.99), at(0.999));
 }
 
 fn in_batches(iterations: u64, once: impl Fn(u64) -> Duration) -> Duration {
@@ -112,11 +130,14 @@ fn faults(criterion: &mut Criterion) {
     group.sampling_mode(SamplingMode::Flat).sample_size(40);
     group.warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(5));
     group.bench_function("kernel, page in the file", |b| b.iter_custom(|n| in_batches(n, kernel)));
+    print_percentiles("kernel, page in the file");
     group.bench_function("page written before it is touched", |b| b.iter_custom(|n| in_batches(n, streamed)));
+    print_percentiles("the touch alone of a page written before");
     for (name, answer) in
         [("pager, write and wake", Answer::WriteAndWake), ("pager, UFFDIO_COPY", Answer::Copy)]
     {
         group.bench_function(name, |b| b.iter_custom(|n| in_batches(n, |pages| paged(pages, answer))));
+        print_percentiles(name);
     }
     group.finish();
 }

@@ -20,6 +20,10 @@ pub struct Row {
     pub ratio: f64,
     /// CPU milliseconds of all processes together, median.
     pub cpu_ms: f64,
+    /// CPU milliseconds of the pager for each megabyte (10^6 bytes) that it received, median; none for a local run.
+    pub pager_ms_per_mb: Option<f64>,
+    /// Most memory that the pager had, bytes, median; none for a local run.
+    pub pager_memory_bytes: Option<f64>,
     /// Bytes received, median.
     pub wire_bytes: u64,
     /// Requests, median.
@@ -88,6 +92,8 @@ impl Row {
             wall_ms,
             ratio: wall_ms / local_ms,
             cpu_ms: median(runs.iter().map(|run| run.cpu_ms).collect()).expect("at least one run"),
+            pager_ms_per_mb: median(runs.iter().filter_map(pager_ms_per_mb).collect()),
+            pager_memory_bytes: of("pager_memory_bytes").filter(|&bytes| bytes > 0.0),
             wire_bytes: count("wire_bytes"),
             requests: count("requests"),
             faults: count("faults"),
@@ -98,6 +104,12 @@ impl Row {
                 .unwrap_or(0),
         }
     }
+}
+
+/// None where no pager was at work.
+fn pager_ms_per_mb(run: &Run) -> Option<f64> {
+    let ms = run.stats["pager_cpu_ms"].as_f64().filter(|&ms| ms > 0.0)?;
+    Some(ms / (run.stats["wire_bytes"].as_f64()? / 1e6))
 }
 
 fn shown(ms: Option<f64>) -> String {
@@ -162,17 +174,19 @@ impl Report {
                 spread.differ,
                 spread.unforeseen
             ));
-            lines.push("| policy | first instruction, ms | best | total, ms | x local | CPU, ms | kB | requests | faults | demand, at most |".into());
-            lines.push("|---|---|---|---|---|---|---|---|---|---|".into());
+            lines.push("| policy | first instruction, ms | best | total, ms | x local | CPU, ms | pager, ms per MB | pager, MB | kB | requests | faults | demand, at most |".into());
+            lines.push("|---|---|---|---|---|---|---|---|---|---|---|---|".into());
             lines.extend(program.rows.iter().map(|row| {
                 format!(
-                    "| {} | {} | {} | {:.1} | {:.2} | {:.1} | {} | {} | {} | {} |",
+                    "| {} | {} | {} | {:.1} | {:.2} | {:.1} | {} | {} | {} | {} | {} | {} |",
                     row.policy,
                     shown(row.exec_ms),
                     shown(row.exec_ms_min),
                     row.wall_ms,
                     row.ratio,
                     row.cpu_ms,
+                    shown(row.pager_ms_per_mb),
+                    shown(row.pager_memory_bytes.map(|bytes| bytes / 1e6)),
                     row.wire_bytes / 1000,
                     row.requests,
                     row.faults,
@@ -198,9 +212,13 @@ mod tests {
 
     #[test]
     fn a_row_has_medians_but_the_worst_demand() {
-        let run =
-            |wall_ms, demand| Run { wall_ms, stats: json!({"demand_faults": demand}), ..Run::default() };
+        let run = |wall_ms, demand| Run {
+            wall_ms,
+            stats: json!({"demand_faults": demand, "wire_bytes": 2e6, "pager_cpu_ms": 8.0}),
+            ..Run::default()
+        };
         let row = Row::new("streamed", &[run(10.0, 0), run(30.0, 2), run(20.0, 0)], 10.0);
         assert_eq!((row.wall_ms, row.ratio, row.demand_faults_max), (20.0, 2.0, 2));
+        assert_eq!((row.pager_ms_per_mb, row.pager_memory_bytes), (Some(4.0), None));
     }
 }

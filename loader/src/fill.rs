@@ -7,40 +7,36 @@
 //! than the recorded ones, or when the program has been running for a while; behind the hot stream, or beside it where that is held up
 //! by slow start.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use pagein_image::{Manifest, PAGE_SIZE, PageNo, Unpacked, object};
+use pagein_image::{Manifest, PageNo, Unpacked, object};
 use pagein_model::cost::worth_prefetching;
 use pagein_model::{Link, Shape, UNKNOWN_LINK, slow_start};
 use pagein_source::WireStats;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, watch};
 
 use crate::cache::Cache;
-use crate::eager;
 use crate::flow::{self, Flow, Pace, Spare};
-use crate::lazy::{Lazy, runs};
+use crate::keeper::Keeper;
+use crate::lazy::Lazy;
 use crate::links;
 use crate::processes::lock;
-use crate::publish::Unnamed;
 use crate::ranged::Ranged;
 use crate::stream::ObjectStream;
 use crate::trouble::Trouble;
+use crate::worker::Worker;
 
 /// Without a sign that more is needed the fill begins so long after the hot stream has ended: starting is over then, and what the
 /// program does with both processors is not disturbed.
 const BEGIN_AFTER: Duration = Duration::from_millis(500);
-/// Nice value of the thread that unpacks (`setpriority(2)`): the program comes first, but whoever waits for the fill gets it.
-const NICE: i32 = 10;
 /// Pieces are so much longer than the link's measured product: what the pieces themselves hold up would else be taken for the link's rate.
 /// On a link that they fill it is a queue of a quarter of a round trip (the gain of BBR's probing, draft-ietf-ccwg-bbr, 5.3.3).
 const GROWTH: f64 = 1.25;
 /// How often to look how far the hot stream has come, when there is a reason to follow it.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Most bytes of pages that are held for the complete file before the fill begins.
-const HELD_MAX: usize = 256 << 20;
 /// So many faults on pages that are not hot make it another job: two runs of one differ by two pages at most (node).
 const EVIDENCE: u32 = 3;
 /// Probability that a run is of another job than the recorded ones, as far as one can know.
@@ -125,7 +121,7 @@ impl Fill {
             ranged,
             remembered: host.as_deref().and_then(|host| links::recall(cache.root(), host)),
             host,
-            keeper: Keeper(Mutex::new(Keeping::Held(Vec::new(), 0))),
+            keeper: Keeper::default(),
             demands: Mutex::default(),
             cold_faults: AtomicU32::new(0),
             evidence: Notify::new(),
@@ -319,30 +315,6 @@ pub(crate) fn start(lazy: &Arc<Lazy>) {
     let _ = fill.plan.set(plan);
     let lazy = Arc::clone(lazy);
     lazy.runtime.clone().spawn(async move { run(&lazy).await });
-}
-
-/// A thread for work that is not urgent. It has no part in the runtime, whose own threads must be free for what is.
-struct Worker(std::sync::mpsc::Sender<Box<dyn FnOnce() + Send>>);
-
-impl Worker {
-    fn start() -> std::io::Result<Self> {
-        let (sender, work) = std::sync::mpsc::channel::<Box<dyn FnOnce() + Send>>();
-        std::thread::Builder::new().name("pagein-fill".into()).spawn(move || {
-            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
-            for job in work {
-                job();
-            }
-        })?;
-        Ok(Self(sender))
-    }
-
-    /// Does `job` there, behind what was given before; what comes of it can be had from the result. If the thread has gone, so has the
-    /// process.
-    fn give<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
-        let (tell, told) = oneshot::channel();
-        let _ = self.0.send(Box::new(move || drop(tell.send(job()))));
-        told
-    }
 }
 
 /// Fetches the index of the cold groups before a page of them is needed, if a round trip saved with this probability is worth its bytes.
@@ -544,62 +516,6 @@ fn install(lazy: &Lazy, position: usize, stored: &[u8]) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Puts the complete file together, next to the running program.
-struct Keeper(Mutex<Keeping>);
-
-enum Keeping {
-    /// Before the fill begins: nothing is written while the program starts. The number of bytes.
-    Held(Vec<(Vec<PageNo>, Vec<u8>)>, usize),
-    /// The file has no name yet: nothing is left of it if this process ends.
-    File(Unnamed),
-    /// There will be none: too much to hold, no room, or it is done.
-    Off,
-}
-
-impl Keeper {
-    fn keep(&self, pages: &[PageNo], raw: Vec<u8>) {
-        let mut keeping = lock(&self.0);
-        let goes_on = match &mut *keeping {
-            Keeping::Held(held, bytes) => {
-                *bytes += raw.len();
-                held.push((pages.to_vec(), raw));
-                *bytes <= HELD_MAX
-            }
-            Keeping::File(file) => write(file, pages, &raw).is_ok(),
-            Keeping::Off => true,
-        };
-        if !goes_on {
-            *keeping = Keeping::Off;
-        }
-    }
-
-    /// From now on into a file beside `path`.
-    fn open(&self, path: &Path) {
-        let mut keeping = lock(&self.0);
-        let Keeping::Held(held, _) = std::mem::replace(&mut *keeping, Keeping::Off) else { return };
-        let Some(directory) = path.parent() else { return };
-        let Ok(file) = Unnamed::new(directory) else { return };
-        if held.iter().all(|(pages, raw)| write(&file, pages, raw).is_ok()) {
-            *keeping = Keeping::File(file);
-        }
-    }
-
-    /// Gives the file its name, if there is one.
-    fn publish(&self, cache: &Cache, manifest: &Manifest) -> Result<Option<PathBuf>, Trouble> {
-        let keeping = std::mem::replace(&mut *lock(&self.0), Keeping::Off);
-        let Keeping::File(file) = keeping else { return Ok(None) };
-        eager::publish_complete(file, manifest, cache, "the program put together").map(Some)
-    }
-}
-
-fn write(file: &Unnamed, pages: &[PageNo], raw: &[u8]) -> std::io::Result<()> {
-    use std::os::unix::fs::FileExt as _;
-    runs(pages, |_| false).into_iter().try_for_each(|(first, count)| {
-        let bytes = &raw[first * PAGE_SIZE..(first + count) * PAGE_SIZE];
-        file.file().write_all_at(bytes, pages[first].offset().0)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -646,28 +562,5 @@ mod tests {
         drop(second);
         let demands = lock(&fill.demands);
         assert!(demands.spent > Duration::ZERO && demands.waiting == 0 && demands.since.is_none());
-    }
-
-    #[test]
-    fn pages_are_kept_before_and_after_there_is_a_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let keeper = Keeper(Mutex::new(Keeping::Held(Vec::new(), 0)));
-        keeper.keep(&[PageNo(2), PageNo(0)], [[2; PAGE_SIZE], [0; PAGE_SIZE]].concat());
-        keeper.open(&directory.path().join("exe/name"));
-        keeper.keep(&[PageNo(1)], vec![1; PAGE_SIZE]);
-        let keeping = lock(&keeper.0);
-        let Keeping::File(file) = &*keeping else { panic!("a file was opened") };
-        let mut found = vec![9; 3 * PAGE_SIZE];
-        std::os::unix::fs::FileExt::read_exact_at(file.file(), &mut found, 0).unwrap();
-        assert_eq!(found, [[0; PAGE_SIZE], [1; PAGE_SIZE], [2; PAGE_SIZE]].concat());
-        assert_eq!(std::fs::read_dir(directory.path().join("exe")).unwrap().count(), 0, "it has no name");
-    }
-
-    #[test]
-    fn where_no_file_can_be_nothing_is_kept_and_nothing_fails() {
-        let keeper = Keeper(Mutex::new(Keeping::Held(Vec::new(), 0)));
-        keeper.open(Path::new("/proc/no/such/place"));
-        keeper.keep(&[PageNo(1)], vec![1; PAGE_SIZE]);
-        assert!(matches!(*lock(&keeper.0), Keeping::Off));
     }
 }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
 use pagein_elf::{LinkPlan, Program};
 use pagein_image::{GroupId, LinkedPage, PAGE_SIZE, PageNo, Unpacked, object};
 use pagein_model::{Link, Policy, UNKNOWN_LINK, cluster_pages};
@@ -461,6 +463,11 @@ impl Lazy {
         stats.rtt_ms = wire.round_trip().map(|time| time.as_secs_f64() * 1e3);
         stats.connections = self.fill.as_ref().map_or(1, Fill::connections);
         stats.fill_bytes = self.fill.as_ref().map_or(0, Fill::bytes);
+        if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
+            let microseconds = (usage.user_time() + usage.system_time()).num_microseconds();
+            stats.pager_cpu_ms = microseconds as f64 / 1e3;
+            stats.pager_memory_bytes = u64::try_from(usage.max_rss()).unwrap_or_default() * 1024;
+        }
         stats
     }
 }

@@ -11,7 +11,7 @@
 //! | exec, mappings, registration | `launch.rs` |
 //! | faults, forks, remaps | `faults.rs`, `watch.rs`, `processes.rs`, `address_map.rs` |
 //! | what is where, who waits | `table.rs` |
-//! | pages in | `lazy.rs`; relocated: `linked.rs`; all at once: `eager.rs`; the rest in the background: `fill.rs` |
+//! | pages in | `lazy.rs`; relocated: `linked.rs`; all at once: `eager.rs`; the rest in the background: `fill.rs`, `worker.rs`, into the cache: `keeper.rs` |
 //! | something dies or is lost | `guard.rs`, `tell.rs` |
 //! | recording | `record.rs`, `self_reads.rs` |
 //! | profiling | `profile.rs` |
@@ -27,6 +27,7 @@ mod fill;
 mod flow;
 mod guard;
 mod instances;
+mod keeper;
 mod launch;
 mod lazy;
 mod linked;
@@ -49,6 +50,7 @@ mod tell;
 mod trouble;
 mod waiter;
 mod watch;
+mod worker;
 
 pub use cache::{Cache, Contents, Count, DEFAULT_LIMIT, Trimmed, default_cache};
 pub use failure::Failure;

@@ -45,6 +45,12 @@ pub struct Stats {
     /// Bytes that came in the background, beside what was hot or demanded.
     #[serde(default)]
     pub fill_bytes: u64,
+    /// Processor time that the pager took until the program ended, milliseconds.
+    #[serde(default)]
+    pub pager_cpu_ms: f64,
+    /// Most memory that the pager had, bytes: pages of the program that it holds for a moment or for the complete file, and itself.
+    #[serde(default)]
+    pub pager_memory_bytes: u64,
     /// The program's exit status, 128+N if signal N ended it.
     pub exit_status: i32,
 }
