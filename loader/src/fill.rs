@@ -47,8 +47,6 @@ const REMEMBERED_BYTES: u64 = 128 << 10;
 const RENT: u32 = 3;
 /// While all of the rest is on its way, at most this part of it is asked for once more.
 const OVERTAKEN: u64 = 64;
-/// A hot stream of so many bandwidth-delay products has filled the link, and the window of its connection is as large.
-const FULL: f64 = 4.0;
 /// Most connections that are made for the rest alone.
 const CONNECTIONS_MAX: u32 = 4;
 /// In [`Plan::frame_of`]: a page that the fill does not bring.
@@ -159,14 +157,15 @@ impl Fill {
     }
 
     /// Connections that the rest may come over now, and over how many it is to come: those of the hot stream, which are warm, as soon as
-    /// they have nothing to bring while windows are what holds that up; else when it has ended. One, if one has filled the link. Where
-    /// a demand has taken one, a new one would be slower than to wait for it.
+    /// they have nothing to bring; without such a stream as many as the link needs. Where a demand has taken one, a new one would be
+    /// slower than to wait for it.
     fn lanes(&self, lazy: &Lazy, link: &Link) -> (usize, u32) {
-        let hot = self.connections();
-        let has_filled = lazy.received() as f64 >= FULL * link.product();
-        let all = if hot > 1 || has_filled { hot } else { connections(link) };
+        let all = match self.connections() {
+            1 if lazy.received() == 0 => connections(link),
+            hot => hot,
+        };
         let free = if *self.alone.borrow() { all as usize } else { lock(&self.spare).count() };
-        let taken = if hot > 1 { lock(&self.demands).waiting as usize } else { 0 };
+        let taken = if all > 1 { lock(&self.demands).waiting as usize } else { 0 };
         (free.saturating_sub(taken), all)
     }
 
@@ -445,7 +444,10 @@ async fn receive(
                 }
                 // The quickest way there is, and pages that are demanded still come beside it.
                 fill.flows.store(true, Ordering::Relaxed);
-                return Some(Pace { lanes, ..flow::shared(connections, number, left) });
+                return Some(Pace {
+                    lanes,
+                    ..flow::shared(connections, number, left, link.product() as u64)
+                });
             }
             if !*fill.alone.borrow() {
                 return None;

@@ -37,29 +37,35 @@ pub(crate) fn at_once() -> Pacing {
     Box::new(|_, _| Some(Pace { piece: u64::MAX, ahead: 0, lanes: 1 }))
 }
 
+/// How many of so many connections are of use on a link of this bandwidth-delay product, bytes: all, or one if their first flights fill it.
+pub(crate) fn useful(connections: u32, product: u64) -> u32 {
+    if FIRST_FLIGHT.saturating_mul(connections.into()) < product { connections } else { 1 }
+}
+
 /// Behind the flights that so many connections have brought first ([`Asking::speculate`]): an equal share for each, so that none waits for
-/// requests; but no more than what comes until together they fill the link, whose bandwidth-delay product is `product` bytes. From there
-/// on one brings the rest, in order.
+/// requests, but no more than what comes until together they fill the link; then as [`shared`].
 pub(crate) fn slow_start(connections: u32, product: u64) -> Pacing {
     Box::new(move |number, left| {
-        let flights = FIRST_FLIGHT.saturating_mul(connections.into());
+        let first = number < connections * 2 && connections > 1;
         // Windows of 2, 4, 8... flights.
-        let doublings = (product / flights.max(1)).checked_ilog2().unwrap_or(0).min(30);
+        let doublings =
+            (product / (FIRST_FLIGHT * u64::from(connections))).checked_ilog2().unwrap_or(0).min(30);
         let until_full = FIRST_FLIGHT * ((2 << doublings) - 2);
-        Some(if connections > 1 && number < connections * 2 && until_full > 0 {
-            let share = left.div_ceil(u64::from(connections * 2 - number.max(connections)));
-            let piece = share.min(until_full).max(FLIGHT);
-            Pace { piece, ahead: u64::MAX, lanes: connections as usize }
-        } else {
-            Pace { piece: u64::MAX, ahead: product, lanes: usize::MAX }
-        })
+        let pace = shared(connections, number, left, product);
+        let piece = if first { pace.piece.min(until_full).max(FLIGHT) } else { pace.piece };
+        Some(Pace { piece, ..pace })
     })
 }
 
-/// The same where order matters less than that all of it comes: an equal share of what is left for each.
-pub(crate) fn shared(connections: u32, number: u32, left: u64) -> Pace {
+/// An equal share of what is left for each connection, but no more than the link's `product`: what comes first in the object is wanted
+/// first, and one that is slow must not hold up the others for long. A single one brings all of it, and begins when what is under
+/// way fills the link no more.
+pub(crate) fn shared(connections: u32, number: u32, left: u64, product: u64) -> Pace {
+    if connections < 2 {
+        return Pace { piece: u64::MAX, ahead: product, lanes: usize::MAX };
+    }
     let share = left.div_ceil(u64::from(connections - number % connections));
-    Pace { piece: share.max(FLIGHT), ahead: u64::MAX, lanes: connections as usize }
+    Pace { piece: share.min(product).max(FLIGHT), ahead: u64::MAX, lanes: connections as usize }
 }
 
 /// A part of an object on its way. It asks by itself, whether somebody waits for its bytes or not.
@@ -439,26 +445,27 @@ mod tests {
     }
 
     #[test]
-    fn connections_share_until_they_fill_the_link() {
+    fn connections_share_until_they_fill_the_link_and_then_its_product() {
         // Four flights are 58 kB: after another two windows, of two and of four flights, the link of 250 kB is full.
         let pacing = slow_start(4, 250_000);
         let piece = |number, left| pacing(number, left).unwrap().piece;
         assert_eq!(piece(4, 100_000), 25_000, "a share, if that is less");
         assert_eq!(piece(7, 25_000), 25_000);
         assert_eq!(piece(4, 1_000_000), 6 * FIRST_FLIGHT);
-        assert_eq!(piece(8, 1_000_000), u64::MAX);
-        assert_eq!(slow_start(4, 20_000)(4, 1_000_000).unwrap().piece, u64::MAX, "the first flights fill it");
+        assert_eq!(piece(8, 10_000_000), 250_000);
+        assert_eq!(piece(10, 100_000), 50_000);
         assert_eq!(
-            slow_start(1, u64::MAX)(1, 5).unwrap().piece,
+            slow_start(1, 100_000)(1, 5).unwrap().piece,
             u64::MAX,
             "one connection does that by itself"
         );
+        assert_eq!([50_000, 60_000].map(|product| useful(4, product)), [1, 4]);
     }
 
     #[test]
     fn shares_of_the_rest_are_equal() {
         let source = faulty(1 << 20, |_| vec![Fault::Delay(Duration::from_millis(10))]);
-        let pacing: Pacing = Box::new(|number, left| Some(shared(2, number, left)));
+        let pacing: Pacing = Box::new(|number, left| Some(shared(2, number, left, 1 << 20)));
         let flow =
             async { all(&mut Flow::new(source.clone(), OBJECT, 0..1 << 20, Retry::never(), pacing)).await };
         assert_eq!(run(flow).unwrap(), bytes(1 << 20));

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use pagein_elf::Program;
 use pagein_image::{Digest, Frame, ImageError, Linking, Manifest, PageNo, object};
-use pagein_model::slow_start::{self, ordered_transfer_time};
-use pagein_model::{Decision, HEAD, Link, Policy, Shape, UNKNOWN_LINK, decide};
+use pagein_model::{Decision, HEAD, Link, Policy, Shape, UNKNOWN_LINK, decide, slow_start};
 use pagein_source::Source;
 use tokio::runtime::Handle;
 
@@ -92,7 +91,6 @@ impl<'a> Start<'a> {
             read_manifest(&mut opened.stream, &self.config.source, object::HOT, opened.blobs.as_ref())
                 .await?;
         self.learn(&manifest, &stored);
-        let mut connections = 1;
         let policy = match wanted {
             Some(policy) => policy,
             None => match self.choose(&manifest, stored.len() as u64) {
@@ -106,14 +104,11 @@ impl<'a> Start<'a> {
                     drop(opened);
                     return self.prepare_complete(None).await;
                 }
-                Choice::Decided(decision) => {
-                    connections = decision.connections;
-                    // The others are never estimated to be quicker than this, which is bounded by the fill.
-                    Policy::Streamed
-                }
+                // The others are never estimated to be quicker than this, which is bounded by the fill.
+                Choice::Decided(_) => Policy::Streamed,
             },
         };
-        self.prepare_lazy(opened, policy, manifest, stored, connections).await
+        self.prepare_lazy(opened, policy, manifest, stored).await
     }
 
     /// Asks for the beginning of the hot object, as much of it as is needed in any case.
@@ -140,7 +135,7 @@ impl<'a> Start<'a> {
             return opened(stream, None, Some(blobs), Some(ranged));
         }
         let connections = match self.remembered {
-            Some(link) => slow_start::connections(USUAL_HOT, &link, ordered_transfer_time),
+            Some(link) => slow_start::connections(USUAL_HOT, &link),
             None => CONNECTIONS_AT_FIRST,
         };
         if connections == 1 {
@@ -182,7 +177,6 @@ impl<'a> Start<'a> {
         policy: Policy,
         manifest: Manifest,
         stored: Vec<u8>,
-        connections: u32,
     ) -> Result<Prepared, Trouble> {
         let Opened { mut stream, speculation, blobs, ranged } = opened;
         let frames = manifest.hot_frames.iter().map(|frame| u64::from(frame.stored_len));
@@ -209,9 +203,8 @@ impl<'a> Start<'a> {
         if lazy.has_kept_frames() {
             stream.skip_to(lazy.first_missing_offset(), hot_len);
         } else if let Some(asking) = speculation.filter(|_| stream.received() <= flow::FLIGHT) {
-            // Those that are there are used, if more than one is of use.
-            let connections = if connections > 1 { asking.connections() } else { 1 };
             let product = self.link().product() as u64;
+            let connections = flow::useful(asking.connections(), product);
             let flow = asking.go_on(hot_len, flow::slow_start(connections, product));
             lazy.fill.as_ref().inspect(|fill| fill.set_connections(connections, flow.spare()));
             stream.go_on_with(flow);

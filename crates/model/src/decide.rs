@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::cost::{Cost, worth_prefetching};
-use crate::slow_start::{self, ordered_transfer_time, transfer_time};
+use crate::slow_start::{self, transfer_time};
 use crate::{Link, Policy, Shape};
 
 /// What is assumed of a link of which nothing is known yet.
@@ -119,8 +119,8 @@ pub fn decide(shape: &Shape, link: &Link) -> Decision {
         cluster_pages: cluster_pages(shape.cold.bytes_per_page(), link),
         fill: (policy == Policy::Streamed && shape.rest_bytes > 0).then(|| fill(link)),
         connections: match policy {
-            Policy::Original => slow_start::connections(shape.whole_bytes, link, transfer_time),
-            _ => slow_start::connections(shape.hot_bytes(), link, ordered_transfer_time),
+            Policy::Original => slow_start::connections(shape.whole_bytes, link),
+            _ => slow_start::connections(shape.hot_bytes(), link),
         },
         estimates,
     }
@@ -169,7 +169,7 @@ fn estimate(shape: &Shape, link: &Link, policy: Policy) -> Estimate {
     let cold = cold_demands(shape, cluster);
     // One round trip makes the connection, and each first request is one whose bytes come at the pace of slow start.
     let first = |bytes, connections| transfer_time(bytes, connections, link).saturating_add(link.round_trip);
-    let connections = slow_start::connections(shape.hot_bytes(), link, ordered_transfer_time);
+    let connections = slow_start::connections(shape.hot_bytes(), link);
     let hot_expected = shape.hot_total().expected;
     let (cost, time) = match policy {
         Policy::Original => {

@@ -29,23 +29,8 @@ pub fn round_trips(bytes: u64, connections: u32) -> u32 {
 /// each round trip until together they fill the link; from there on the link's rate counts. Without losses and without the
 /// server's own time.
 pub fn transfer_time(bytes: u64, connections: u32, link: &Link) -> Duration {
-    let (waited, left, _) = windows(bytes, connections, link);
-    waited.saturating_add(link.transfer_seconds(left))
-}
-
-/// The same in order: as soon as the link is full one of the `n` connections brings the rest. Its window, the n-th part, must double up
-/// to the link's first, which costs log2(n) - 1 + 1/n round trips.
-pub fn ordered_transfer_time(bytes: u64, connections: u32, link: &Link) -> Duration {
-    let (waited, left, is_full) = windows(bytes, connections, link);
-    let n = f64::from(connections.max(1));
-    let reunion = if is_full { (n.log2() - 1.0 + 1.0 / n) * (left / link.product()).min(1.0) } else { 0.0 };
-    waited.saturating_add(link.transfer_seconds(left)).saturating_add(link.round_trip.mul_f64(reunion))
-}
-
-/// How long the windows of slow start take, the bytes that are left then, and whether the link is full.
-fn windows(bytes: u64, connections: u32, link: &Link) -> (Duration, f64, bool) {
     if bytes == 0 {
-        return (Duration::ZERO, 0.0, false);
+        return Duration::ZERO;
     }
     let mut left = bytes as f64;
     let mut window = (FIRST_FLIGHT * u64::from(connections.max(1))) as f64;
@@ -58,7 +43,7 @@ fn windows(bytes: u64, connections: u32, link: &Link) -> (Duration, f64, bool) {
         window *= 2.0;
         waited = waited.saturating_add(link.round_trip);
     }
-    (waited, left, window >= link.product())
+    waited.saturating_add(link.transfer_seconds(left))
 }
 
 /// Largest number of connections that [`connections`] recommends: as many as browsers open to one host, and two.
@@ -68,12 +53,11 @@ const WORTH: f64 = 0.05;
 /// And at least so much time: what it costs at both ends.
 const WORTH_MIN: Duration = Duration::from_millis(10);
 
-/// How many connections to fetch `bytes` over: 1, 2, 4 or 8, as few as come within 5 %, or 10 ms, of the next larger number. `time` is
-/// [`transfer_time`] or [`ordered_transfer_time`].
-pub fn connections(bytes: u64, link: &Link, time: impl Fn(u64, u32, &Link) -> Duration) -> u32 {
+/// How many connections to fetch `bytes` over: 1, 2, 4 or 8, as few as come within 5 %, or 10 ms, of the next larger number.
+pub fn connections(bytes: u64, link: &Link) -> u32 {
     let mut best = 1;
     while best < CONNECTIONS_MAX {
-        let (now, more) = (time(bytes, best, link), time(bytes, best * 2, link));
+        let (now, more) = (transfer_time(bytes, best, link), transfer_time(bytes, best * 2, link));
         let saved = now.saturating_sub(more);
         if saved < WORTH_MIN || saved.as_secs_f64() < now.as_secs_f64() * WORTH {
             break;
@@ -108,7 +92,7 @@ mod tests {
     fn a_slow_link_takes_a_round_trip_and_its_bytes() {
         // 1 Mbit/s x 20 ms = 2500 bytes: the first window is more than the link holds.
         assert_eq!(transfer_time(125_000, 1, &link(1.0, 20)), Duration::from_millis(1020));
-        assert_eq!(connections(5_000_000, &link(1.0, 100), transfer_time), 1);
+        assert_eq!(connections(5_000_000, &link(1.0, 100)), 1);
     }
 
     #[test]
@@ -118,12 +102,9 @@ mod tests {
         let time = transfer_time(5_000_000, 1, &fat);
         let rest = (5_000_000 - delivered(8, 1)) as f64 / fat.bandwidth;
         assert_eq!(time, Duration::from_millis(900) + Duration::from_secs_f64(rest));
-        assert_eq!(connections(5_000_000, &fat, transfer_time), 8);
-        assert_eq!(
-            connections(5_000_000, &Link { round_trip: Duration::from_micros(300), ..fat }, transfer_time),
-            1
-        );
-        assert_eq!(connections(10_000, &fat, transfer_time), 1, "it fits into the first window");
+        assert_eq!(connections(5_000_000, &fat), 8);
+        assert_eq!(connections(5_000_000, &Link { round_trip: Duration::from_micros(300), ..fat }), 1);
+        assert_eq!(connections(10_000, &fat), 1, "it fits into the first window");
     }
 
     proptest! {
@@ -136,7 +117,6 @@ mod tests {
             let slack = Duration::from_nanos(10);
             prop_assert!(transfer_time(bytes.min(fewer), connections, &link) <= time + slack);
             prop_assert!(transfer_time(bytes, connections + 1, &link) <= time + slack);
-            prop_assert!(ordered_transfer_time(bytes, connections, &link) >= time);
             if bytes > 0 {
                 prop_assert!(time + slack >= link.transfer_time(bytes).max(link.round_trip));
             }
