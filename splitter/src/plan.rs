@@ -141,7 +141,7 @@ mod recorded;
 mod tests {
     use super::*;
     use pagein_elf::Program;
-    use pagein_image::Digest;
+    use pagein_image::{Digest, MAX_FRAME_PAGES};
     use pagein_model::{Access, FirstTouch};
     use proptest::prelude::*;
 
@@ -176,6 +176,11 @@ mod tests {
             let traces: Vec<Vec<u32>> = traces.into_iter().map(|set| set.into_iter().collect()).collect();
             let input = input(&traces);
             let plan = Plan::new(&input, min, group_pages);
+            prop_assert_eq!(&Plan::new(&input, min, group_pages), &plan, "the same again");
+            let lists = [&plan.hot_frames[..], &plan.cold, &plan.paged, &plan.whole_frames].concat();
+            prop_assert!(lists.iter().all(|pages| (1..=MAX_FRAME_PAGES as usize).contains(&pages.len())));
+            let longest = plan.cold.iter().map(Vec::len).max().unwrap_or(0);
+            prop_assert!(longest <= 2 * group_pages as usize);
             let all: Vec<PageNo> = (0..page_count(input.file.len() as u64)).map(PageNo).collect();
             let sorted = |mut pages: Vec<PageNo>| { pages.sort(); pages };
             let hot = plan.hot_frames.concat();
