@@ -27,21 +27,27 @@ pub struct HotPage {
 /// 16, 1968. Jobs that share their work are not in that proof.) Within a turn first what most traces share, as another job is
 /// likeliest to need it, then the trace's own order. One trace alone keeps its order.
 pub fn hot_order(traces: &[Trace], page_count: u32) -> Vec<HotPage> {
-    let within = |page: &PageNo| page.0 < page_count;
-    let jobs: Vec<Vec<PageNo>> = traces.iter().map(|trace| trace.pages().filter(within).collect()).collect();
+    let mut jobs: Vec<Vec<PageNo>> = traces.iter().map(|trace| trace.pages().collect()).collect();
+    let mut touching: Vec<Vec<usize>> = vec![Vec::new(); page_count as usize];
+    let mut earliest = vec![usize::MAX; page_count as usize];
+    for (number, job) in jobs.iter_mut().enumerate() {
+        // Each page once, wherever the trace comes from.
+        job.retain(|page| {
+            let Some(touching) = touching.get_mut(page.index()) else { return false };
+            let is_first = touching.last() != Some(&number);
+            touching.extend(is_first.then_some(number));
+            is_first
+        });
+        for (rank, page) in job.iter().enumerate() {
+            earliest[page.index()] = earliest[page.index()].min(rank);
+        }
+    }
     let mut order = Order {
-        touching: vec![Vec::new(); page_count as usize],
+        touching,
         is_placed: vec![false; page_count as usize],
         missing: jobs.iter().map(Vec::len).collect(),
         hot: Vec::new(),
     };
-    let mut earliest = vec![usize::MAX; page_count as usize];
-    for (job, pages) in jobs.iter().enumerate() {
-        for (rank, page) in pages.iter().enumerate() {
-            order.touching[page.index()].push(job);
-            earliest[page.index()] = earliest[page.index()].min(rank);
-        }
-    }
 
     let mut common: Vec<PageNo> = jobs.first().cloned().unwrap_or_default();
     common.retain(|page| order.touched(*page) == jobs.len());
@@ -129,8 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn pages_beyond_the_file_are_dropped() {
+    fn pages_beyond_the_file_and_repeated_ones_are_dropped() {
         assert_eq!(pages(&hot_order(&[trace(&[5, 1])], 4)), [(1, 1)]);
+        assert_eq!(pages(&hot_order(&[trace(&[2, 1, 2]), trace(&[1, 1])], 4)), [(1, 2), (2, 1)]);
     }
 
     proptest! {
