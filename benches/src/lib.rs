@@ -6,9 +6,11 @@
 //! | which programs of this machine | `jobs.rs` |
 //! | record, cut and serve them with the `pagein` command | `stage.rs` |
 //! | one run, timed | `measure.rs` |
+//! | one run over a link without packets | `fluid.rs` |
 //! | medians, tables | `report.rs` |
 //! | startup with reordered functions | `relaid.rs` |
 
+pub mod fluid;
 pub mod jobs;
 pub mod measure;
 pub mod relaid;

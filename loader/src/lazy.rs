@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::Write as _;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use pagein_elf::{LinkPlan, Program};
 use pagein_image::{GroupId, LinkedPage, PAGE_SIZE, PageNo, Unpacked, object};
-use pagein_model::{Link, Policy, UNKNOWN_LINK, cluster_pages};
+use pagein_model::{Link, Policy, UNKNOWN_LINK, cluster, cluster_pages};
 use pagein_uffd::MemoryFile;
 
 use crate::cache::Blobs;
@@ -390,8 +391,8 @@ impl Lazy {
         Ok(())
     }
 
-    /// Fetches a cold group and those behind it, in one request, as many as the model says. They are used one by one as they come.
-    async fn fetch_cluster(&self, first: GroupId) -> Result<(), Trouble> {
+    /// Fetches a cold group and its neighbours, as many as the model says. They are used one by one as they come.
+    async fn fetch_cluster(&self, demanded: GroupId) -> Result<(), Trouble> {
         let set = self.remote.manifest.cold;
         let index = self.remote.cold_index().await?;
         let per_page =
@@ -399,25 +400,36 @@ impl Lazy {
         // What is on its way in any case is not asked for along.
         let is_alone = self.fill.as_ref().is_some_and(Fill::flows);
         let link = self.link().unwrap_or(UNKNOWN_LINK);
-        let budget = if is_alone { 0 } else { cluster_pages(per_page, &link) as usize };
-        let mut pages = index.group(first).pages.len();
-        let mut end = first.0 + 1;
-        while let Some(next) = index.groups().get(end as usize)
-            && pages + next.pages.len() <= budget
-        {
+        let budget = if is_alone { 0 } else { cluster_pages(per_page, &link) };
+        let demanded = demanded.0 as usize;
+        let chosen = {
             let mut table = lock(&self.table);
-            let is_wanted = next.pages.iter().any(|page| table.state(*page) == PageState::Missing);
-            if !is_wanted || !lock(&self.in_flight).insert(Unit::Group(GroupId(end))) {
-                break;
+            let mut in_flight = lock(&self.in_flight);
+            let unit = |group: usize| Unit::Group(GroupId(group as u32));
+            let chosen = cluster(demanded, budget, |number| {
+                let group = index.groups().get(number)?;
+                let is_missing = |page: &PageNo| table.state(*page) == PageState::Missing;
+                let is_wanted = || group.pages.iter().any(is_missing) && !in_flight.contains(&unit(number));
+                (number == demanded || is_wanted()).then_some(group.pages.len() as u32)
+            });
+            for number in chosen.before.clone().chain(chosen.from.clone()) {
+                in_flight.insert(unit(number));
+                table.requested(&index.groups()[number].pages);
             }
-            table.requested(&next.pages);
-            pages += next.pages.len();
-            end += 1;
-        }
-        let ids = (first.0..end).map(GroupId);
-        let range = index.group(first).offset..index.group(GroupId(end - 1)).range().end;
+            chosen
+        };
+        tokio::try_join!(self.fetch_groups(chosen.from), self.fetch_groups(chosen.before))?;
+        Ok(())
+    }
+
+    /// Fetches cold groups that follow each other, in one request.
+    async fn fetch_groups(&self, numbers: Range<usize>) -> Result<(), Trouble> {
+        let index = self.remote.cold_index().await?;
+        let groups = || numbers.clone().map(|number| GroupId(number as u32));
+        let (Some(first), Some(last)) = (groups().next(), groups().next_back()) else { return Ok(()) };
+        let range = index.group(first).offset..index.group(last).range().end;
         let mut stream = self.remote.stream_part(object::COLD, range);
-        for id in ids {
+        for id in groups() {
             let group = index.group(id);
             let stored = stream.take(group.frame.stored_len as usize).await?;
             let what = format!("bytes {}-{}", group.range().start, group.range().end - 1);

@@ -3,10 +3,11 @@
 //! | phase | file |
 //! |---|---|
 //! | read the program and its traces, check that they belong together | `input.rs` |
-//! | decide the order and the groups | `plan.rs` |
+//! | decide the order and the groups | `plan.rs`, `cold.rs` |
 //! | compress | `pack.rs` |
 //! | write the directory, all or nothing | `write.rs` |
 
+mod cold;
 mod error;
 mod input;
 mod pack;
@@ -37,7 +38,7 @@ pub struct SplitConfig {
     pub page_files: bool,
     /// A page is hot if at least this share of the traces touched it.
     pub min_probability: f64,
-    /// Pages in a group, 1 to 4096 ([`pagein_image::MAX_FRAME_PAGES`]).
+    /// Pages in a group near what the traces touched, 1 to 4096 ([`pagein_image::MAX_FRAME_PAGES`]).
     pub group_pages: u32,
     /// zstd level, 1 to 22.
     pub level: i32,
@@ -48,14 +49,14 @@ pub struct SplitConfig {
 }
 
 impl SplitConfig {
-    /// The defaults: half of the traces, groups of 16 pages (64 KiB), level 19, groups in file order too, page-in linking.
+    /// The defaults: a tenth of the traces, groups of 16 pages (64 KiB), level 19, groups in file order too, page-in linking.
     pub fn new(app: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Self {
         Self {
             app: app.into(),
             traces: Vec::new(),
             output: output.into(),
             page_files: false,
-            min_probability: 0.5,
+            min_probability: 0.1,
             group_pages: 16,
             level: 19,
             paged: true,

@@ -29,7 +29,8 @@ pub use frame::{Frame, MAX_FRAME_PAGES, Unpacked, decode_frame, encode_frame, en
 pub use groups::{Group, GroupId, GroupIndex, page_file_name};
 pub use linking::{LinkedPage, LinkedPages, Linking, MAX_ORIGINALS, NotLinked, PageLinks, WORD};
 pub use manifest::{
-    GroupSet, HEADER_LEN, MAX_FILE_SIZE, MAX_MANIFEST_LEN, Manifest, VERSION, check_name, whole_order,
+    GroupSet, HEADER_LEN, MAX_FILE_SIZE, MAX_MANIFEST_LEN, Manifest, NEIGHBOURHOOD, VERSION, check_name,
+    whole_order,
 };
 pub use page::{FileOffset, PAGE_SIZE, PageNo, page_count};
 

@@ -65,8 +65,8 @@ pub struct Manifest {
     pub linking: Linking,
 }
 
-/// Pages of a neighbourhood, 256 KiB.
-const NEIGHBOURHOOD: u32 = 64;
+/// Pages of a neighbourhood in [`whole_order`], 256 KiB.
+pub const NEIGHBOURHOOD: u32 = 64;
 
 /// All pages of a file of `page_count` pages in the order of the object `whole`: the hot ones as they are listed; then those
 /// others that lie in the same aligned block of 64 pages as a hot page, ascending; then the rest, ascending. What a job touches

@@ -6,10 +6,12 @@
 //! | young TCP connections | `slow_start.rs` |
 //! | an image's sizes and probabilities | `shape.rs` |
 //! | the decision for an image on a link | `decide.rs` |
+//! | what is requested along with a demanded group | `cluster.rs` |
 //! | the link as it is measured | `link.rs` |
 //! | traces, and the order that they give the pages | `trace.rs`, `order.rs` |
 //! | the five policies | `policy.rs` |
 
+mod cluster;
 pub mod cost;
 mod decide;
 mod link;
@@ -19,6 +21,7 @@ mod shape;
 pub mod slow_start;
 pub mod trace;
 
+pub use cluster::{Cluster, cluster};
 pub use decide::{
     Decision, Estimate, Fill, HEAD, UNKNOWN_LINK, cluster_pages, decide, fill, on_demand, rest_is_worth,
 };

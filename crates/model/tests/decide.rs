@@ -42,9 +42,9 @@ fn the_rest_follows_at_once_where_bytes_are_cheaper_than_round_trips() {
     let cold = Groups { bytes: 1_200_000, pages: 537, index_bytes: 3000 };
     let hot = vec![Part { bytes: 125_000, pages: 92, expected: 92.0 }; 4];
     let git = Shape { traces: 2, cold, hot, rest_bytes: 1_100_000, ..Shape::default() };
-    // 55 of 537 pages are expected to be needed: a page of 2 kB is worth it from 20 kB in a round trip on.
-    assert!(rest_is_worth(&git, &link(10.0, 20)), "25 kB in a round trip, 0.9 s in all");
-    assert!(!rest_is_worth(&git, &link(10.0, 10)), "12.5 kB");
+    // 28 of 537 pages are expected to be needed: a page of 2 kB is worth it from 40 kB in a round trip on.
+    assert!(rest_is_worth(&git, &link(10.0, 40)), "50 kB in a round trip, 0.9 s in all");
+    assert!(!rest_is_worth(&git, &link(10.0, 20)), "25 kB");
     assert!(!rest_is_worth(&git, &link(5.0, 100)), "62 kB, but 1.8 s in all");
     assert!(!rest_is_worth(&node(1), &link(100.0, 20)), "1.8 s in all");
     assert!(rest_is_worth(&node(1), &link(1000.0, 20)));
