@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::support::{clone_to, compile, everything, same, source, write_program};
-use pagein_relayout::{Functions, Options, Untreatable, points, relayout};
+use pagein_relayout::{Functions, Options, Untreatable, build_id, points, relayout};
 
 const OPTIMISATION: [&str; 3] = ["-O0", "-O2", "-Os"];
 const KINDS: [&[&str]; 4] = [
@@ -214,6 +214,71 @@ fn gdb_names_clones_in_a_backtrace() {
     let offset = text.lines().find_map(|l| u64::from_str_radix(l.strip_prefix("$1 = 0x")?, 16).ok());
     if let Some(offset) = offset {
         assert!((report.clones_start..report.clones_end).contains(&offset), "the frames are clones': {text}");
+    }
+}
+
+const SPIN: &str = "#include <stdio.h>\n\
+    __attribute__((noipa)) static double spin(long n) { double x = 0; for (long i = 1; i < n; i++) x += 1.0 / i; return x; }\n\
+    int main(void) { printf(\"%.3f\\n\", spin(100000000)); return 0; }\n";
+
+/// The original is recorded first: perf keeps its symbols under its build ID, and must not use them for the relaid file.
+#[test]
+fn perf_names_clones() {
+    let dir = tempfile::tempdir().unwrap();
+    let (c, old, new) = (dir.path().join("a.c"), dir.path().join("old"), dir.path().join("new"));
+    std::fs::write(&c, SPIN).unwrap();
+    let perf = |args: &[&str]| {
+        let mut command = Command::new("perf");
+        command.arg("--buildid-dir").arg(dir.path().join("ids")).args(args).current_dir(dir.path());
+        command.output()
+    };
+    let record = ["record", "-q", "-e", "cpu-clock", "-F", "1000", "-o", "data", "--"];
+    if !perf(&[&record[..], &["true"]].concat()).is_ok_and(|output| output.status.success()) {
+        eprintln!("perf is not installed, or may not record here: nothing is shown about it");
+        return;
+    }
+    for kind in [KINDS[0], KINDS[1]] {
+        let bytes = compile(&c, &old, &[&["-O1"], kind].concat());
+        let report = clone_to(&bytes, &everything(&bytes), &new);
+        for program in ["./old", "./new"] {
+            perf(&[&record[..], &[program]].concat()).unwrap();
+            let output = perf(&["script", "-i", "data", "-F", "ip,sym"]).unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let in_program = |line: &&str| !line.trim_start().starts_with("ffffffff");
+            let samples: Vec<&str> = text.lines().filter(in_program).collect();
+            let named: Vec<_> = samples.iter().filter_map(|line| line.trim().strip_suffix(" spin")).collect();
+            assert!(
+                named.len() * 10 > samples.len() * 9 && named.len() > 20,
+                "{program} {kind:?}: nearly all samples are in that function, and it has a name: {text}"
+            );
+            if kind == KINDS[1] && program == "./new" {
+                let is_clone = |ip: &&str| {
+                    let ip = u64::from_str_radix(ip, 16).unwrap();
+                    (report.clones_start..report.clones_end).contains(&ip)
+                };
+                assert!(named.iter().all(is_clone), "the clone is what runs: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_new_file_has_its_own_build_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    for flags in [&["-O1"][..], &["-O1", "-s", "-no-pie"], &["-O1", "-Wl,--no-dynamic-linker", "-static-pie"]]
+    {
+        let bytes = compile(&source("features.c"), &old, &[flags, &["-Wl,--build-id=sha1"]].concat());
+        let id = build_id(&bytes).expect("the linker wrote one");
+        let mut order = everything(&bytes);
+        clone_to(&bytes, &order, &new);
+        let own = build_id(&std::fs::read(&new).unwrap()).expect("it has one");
+        assert!(own != id && own.len() == id.len(), "{flags:?}: {own}");
+        clone_to(&bytes, &order, &new);
+        assert_eq!(build_id(&std::fs::read(&new).unwrap()), Some(own.clone()), "equal files, equal IDs");
+        order.reverse();
+        clone_to(&bytes, &order, &new);
+        assert_ne!(build_id(&std::fs::read(&new).unwrap()), Some(own), "another order is another file");
     }
 }
 
