@@ -20,17 +20,7 @@ def shell(line):
     subprocess.run(line, shell=True, check=True, cwd=work, stdout=null, stderr=null)
 
 
-shell("git init -q r && cd r && git config user.name n && git config user.email e && "
-      "for i in $(seq 1 60); do seq $i 7 $((i * 900)) > f$((i % 9)); git add .; git commit -qm $i; done")
-shell("seq 1 900000 > numbers")
-loop = "d = {}\nfor i in range(700000):\n    d[i % 1013] = d.get(i % 977, 0) + len(str(i))\nprint(sum(d.values()))"
-jobs = [
-    ("python3.11, a loop", "/usr/bin/python3.11", ["-c", "print(sum(len(str(i)) for i in range(9)))"], ["-c", loop]),
-    ("zstd -9", "/usr/bin/zstd", ["-9", "-c", "r/f1"], ["-9", "-c", "numbers"]),
-    ("git log -p", "/usr/bin/git", ["-C", "r", "log", "-p", "-1"], ["-C", "r", "log", "-p", "--stat"]),
-    ("perl, a loop", "/usr/bin/perl", ["-e", "print join(',', map { $_ * 2 } 1..9)"],
-     ["-e", "my %h; for my $i (1..900000) { $h{$i % 1013} .= 'x' if $i =~ /7$/; } print scalar keys %h"]),
-]
+jobs.make_files(work)
 
 
 def cpu(program, args):
