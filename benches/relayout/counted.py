@@ -10,6 +10,7 @@ file executes changes; libraries are counted with it, and are the same. Needs va
 """
 import os, re, subprocess, sys, tempfile
 
+sys.dont_write_bytecode = True
 import jobs
 
 pagein = sys.argv[1]

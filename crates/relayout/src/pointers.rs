@@ -78,6 +78,9 @@ impl Pointers {
             for word in &words {
                 if let Some(new) = out.moved.get(&word.target) {
                     patches.set_u64(word.at, *new);
+                    if let Some(at) = word.in_place {
+                        patches.set_u64(at, *new);
+                    }
                 }
             }
             for (entry, value) in exported {

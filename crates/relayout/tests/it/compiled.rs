@@ -337,6 +337,34 @@ fn without_position_independence_what_nothing_else_explains_is_a_pointer() {
     }
 }
 
+/// GNU ld writes addends also into the words. Page-in linking keeps a list of the words that hold anything else, and it is short.
+#[test]
+fn page_in_linking_stays_possible() {
+    let dir = tempfile::tempdir().unwrap();
+    let (c, old, new) = (dir.path().join("a.c"), dir.path().join("old"), dir.path().join("new"));
+    let functions: Vec<String> =
+        (0..400).map(|n| format!("static int f{n}(int x) {{ return x * {n} + 1; }}\n")).collect();
+    let names: Vec<String> = (0..400).map(|n| format!("f{n}")).collect();
+    let main = "int main(int argc, char **argv) { int s = 0; for (int i = 0; i < 400; i++) s ^= table[i](argc); return s & 63; }";
+    let table = format!("int (*const volatile table[])(int) = {{ {} }};\n", names.join(", "));
+    std::fs::write(&c, functions.concat() + &table + main).unwrap();
+    for flags in ["-Wl,-z,relro", "-Wl,-z,pack-relative-relocs"] {
+        let bytes = compile(&c, &old, &["-O1", "-fPIE", "-pie", "-fuse-ld=bfd", flags]);
+        let plan = |bytes: &[u8]| {
+            let program = pagein_elf::Program::parse_file(bytes).unwrap();
+            pagein_elf::LinkPlan::new(bytes, &program).map(|plan| plan.linking())
+        };
+        let report = clone_to(&bytes, &everything(&bytes), &new);
+        assert!(report.pointers_moved > 350, "{flags:?}: {}", report.pointers_moved);
+        assert!(
+            matches!(plan(&bytes), Ok(pagein_image::Linking::On { relocations: 400.., .. })),
+            "{flags:?}"
+        );
+        assert_eq!(plan(&std::fs::read(&new).unwrap()), plan(&bytes), "{flags:?}");
+        same(&old, &new, &[]);
+    }
+}
+
 const PANICS: &str = r#"
 use std::panic::catch_unwind;
 struct Guard(u32);
