@@ -86,6 +86,9 @@ impl Pointers {
             for (entry, value) in exported {
                 if let Some(new) = out.moved.get(&value) {
                     patches.set_u64(entry + 8, *new);
+                    if let Some(size) = layout.size_in_fragments(text, value) {
+                        patches.set_u64(entry + 16, size);
+                    }
                     out.exported.push(entry);
                 }
             }

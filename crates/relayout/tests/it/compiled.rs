@@ -160,6 +160,51 @@ fn callbacks_from_a_loaded_library_reach_the_same_functions() {
     }
 }
 
+const NAMES: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+__attribute__((noipa)) static void who(const char *caller) {
+    Dl_info info;
+    int found = dladdr(__builtin_return_address(0), &info);
+    printf("%s is %s\n", caller, found && info.dli_sname ? info.dli_sname : "not exported");
+}
+__attribute__((noipa)) static void hidden(int x) { who("hidden"); printf("%d\n", x); }
+__attribute__((noipa)) void exported(int x) {
+    if (x > 100) { __asm__ volatile(".skip 3000, 0x90"); who("cold part"); }
+    who("exported");
+    /* So that the branch to the cold part is a long one, which may leave its fragment. */
+    __asm__ volatile(".skip 200, 0x90");
+    hidden(x);
+    who("exported");
+}
+int main(int argc, char **argv) { exported(argc); return 0; }
+"#;
+
+/// The dynamic linker names an address after the exported function that covers it: a cut one must not cover the next clone.
+#[test]
+fn dladdr_names_the_functions_that_it_named_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let (c, old, new) = (dir.path().join("a.c"), dir.path().join("old"), dir.path().join("new"));
+    std::fs::write(&c, NAMES).unwrap();
+    let bytes = compile(&c, &old, &["-O1", "-fPIE", "-pie", "-rdynamic"]);
+    let functions = Functions::read(&bytes).unwrap();
+    let function = |name: &str| {
+        functions.as_slice().iter().find(|f| f.name.as_deref() == Some(name)).expect("it has a symbol")
+    };
+    let cut = function("exported");
+    let points = points(&bytes, true).unwrap();
+    let blocks = points.addresses.iter().zip(&points.lengths);
+    let hot = blocks.filter(|(at, len)| (cut.start..cut.start + cut.len).contains(at) && **len < 1000);
+    let order: Vec<u64> = hot.map(|(at, _)| *at).chain([function("hidden").start]).collect();
+    let options = Options { even_without_gain: true, clip_over: Some(0), ..Options::default() };
+    let (relaid, report) = relayout(&bytes, &order, &options).unwrap();
+    assert_eq!((report.cloned, report.clipped), (2, 1));
+    write_program(&new, &relaid);
+    let output = same(&old, &new, &[]);
+    assert_eq!(output.stdout, b"exported is exported\nhidden is not exported\n1\nexported is exported\n");
+}
+
 #[test]
 fn tools_accept_the_result() {
     let dir = tempfile::tempdir().unwrap();
