@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Page faults in the program's code at a start from a cold page cache, original against relaid.
 
-    benches/relayout/cold.py PAGEIN [ROUNDS] [NAME=PATH]...
+    benches/relayout/cold.py PAGEIN [ROUNDS] [--only NAME] [NAME=PATH]...
 
 PAGEIN is the command; NAME=PATH is a program that is not in PATH. For each program the profile of the measured job, and that of another job of
 it, make the relaid files. They lie on a file system of their own (ext4 on a loop device), whose read-ahead is set: 128 kB, which is what
@@ -13,7 +13,9 @@ import os, re, signal, statistics, subprocess, sys, tempfile
 
 pagein = os.path.abspath(sys.argv[1])
 rounds = next((int(word) for word in sys.argv[2:] if word.isdigit()), 5)
-paths = dict(word.split("=", 1) for word in sys.argv[2:] if "=" in word)
+only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+# Managers of versions put another python before Debian's.
+paths = {"python3.11": "/usr/bin/python3.11"} | dict(word.split("=", 1) for word in sys.argv[2:] if "=" in word)
 null = subprocess.DEVNULL
 READ_AHEAD = [("128 kB", 256), ("none", 0)]  # in sectors of 512 bytes
 FILES = """printf 'import os\\nprint(os.name, 1 == None)\\n' > a.py; printf 'x = [1,2]\\nfor i in x: print(i)\\n' > b.py
@@ -72,6 +74,8 @@ def faults(program, args, work):
 def measure(work, device, mount):
     ratios = {}
     for name, args, other in JOBS:
+        if only not in name:
+            continue
         source = paths.get(name) or elf_in_path(name)
         if not source:
             print(f"{name} is not here", file=sys.stderr)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Steady speed that does not depend on who else uses the machine: instructions and simulated misses, original against relaid.
 
-    benches/relayout/counted.py PAGEIN [short|own]... [--only WORDS]
+    benches/relayout/counted.py PAGEIN [short|own] [--only WORDS]
 
 PAGEIN is the command. The jobs are those of local.py, smaller; "short" relays with the profile of a short run of the same program, "own"
 with that of the measured job [default: both]. valgrind's cachegrind runs each twice: once with the first-level instruction
@@ -13,7 +13,7 @@ import os, re, subprocess, sys, tempfile
 sys.dont_write_bytecode = True
 import jobs
 
-pagein = sys.argv[1]
+pagein = os.path.abspath(sys.argv[1])
 only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
 kinds = [word for word in sys.argv[2:] if word in ("short", "own")] or ["short", "own"]
 work = tempfile.mkdtemp()

@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
 """Steady speed: CPU time of jobs that keep the processor busy, original against relaid.
 
-    benches/relayout/local.py PAGEIN [ROUNDS [own]]
+    benches/relayout/local.py PAGEIN [ROUNDS] [own] [--only WORDS]
 
 PAGEIN is the command. For each job a profile of a short run of the same program makes the relaid file; with "own" that of
-the measured job. Runs alternate, the first of a pair by turns; the figures are the median of the pairs' ratios of user +
-system time, and the ratio of the quickest runs. counted.py does not depend on who else uses the machine.
+the measured job. Runs alternate, the first of a pair by turns; the figures are the median of the pairs' ratios of user + system time with
+the interval in which that median lies with 95 % probability (from the order of the ratios), and the ratio of the quickest runs.
+counted.py does not depend on who else uses the machine.
 """
 import os, resource, statistics, subprocess, sys, tempfile
 
 sys.dont_write_bytecode = True
 import jobs
 
-pagein, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 11
-own = "own" in sys.argv[3:]
+pagein = os.path.abspath(sys.argv[1])
+rounds = next((int(word) for word in sys.argv[2:] if word.isdigit()), 21)
+only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+own = "own" in sys.argv[2:]
 work = tempfile.mkdtemp()
 null = subprocess.DEVNULL
-
 
 jobs.make_files(work)
 
@@ -28,9 +30,18 @@ def cpu(program, args):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, out.stdout
 
 
-print("| job | original, ms of CPU | relaid | ratio | of the quickest |")
-print("|---|---|---|---|---|")
+def median_within(ratios):
+    """The median and its interval: of n values, those sqrt(n) ranks away from the middle."""
+    ordered, reach = sorted(ratios), round(len(ratios) ** 0.5)
+    middle = len(ordered) // 2
+    return ordered[middle], ordered[max(middle - reach, 0)], ordered[min(middle + reach, len(ordered) - 1)]
+
+
+print("| job | original, ms of CPU | relaid | ratio | within | of the quickest |")
+print("|---|---|---|---|---|---|")
 for job in jobs.all_jobs():
+    if only not in job.name:
+        continue
     name = os.path.basename(job.program)
     original, relaid, profile = (os.path.join(work, kind + name) for kind in ("original-", "relaid-", "profile-"))
     subprocess.run(["cp", job.program, original], check=True)
@@ -46,7 +57,7 @@ for job in jobs.all_jobs():
             outputs.add(output)
         assert len(outputs) == 1, job.name
     a, b = (statistics.median(times[program]) for program in (original, relaid))
-    ratio = statistics.median(y / x for x, y in zip(times[original], times[relaid]))
+    ratio, low, high = median_within([y / x for x, y in zip(times[original], times[relaid])])
     quickest = min(times[relaid]) / min(times[original])
-    print(f"| {job.name} | {a * 1e3:.0f} | {b * 1e3:.0f} | {ratio:.3f} | {quickest:.3f} |", flush=True)
+    print(f"| {job.name} | {a * 1e3:.0f} | {b * 1e3:.0f} | {ratio:.3f} | {low:.3f} to {high:.3f} | {quickest:.3f} |", flush=True)
 subprocess.run(["rm", "-rf", work])
