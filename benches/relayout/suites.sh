@@ -14,7 +14,8 @@
 #
 # One line for each suite and variant: tests, passed by the original, passed by the relaid one, names of tests that differ.
 # Exit status 1 if any differs. DIR/SUITE.VARIANT.log is what the suite printed, .results what was read from it. Some tests of
-# redis depend on time: run a suite that differs again before you believe it (delete SUITE.original.results for a new original).
+# redis depend on time: run a suite that differs again before you believe it (delete SUITE.original.results for a new original). One
+# of redis differs with blocks, and why is known: docs/relayout.md.
 #
 # Versions are pinned; one that Debian has replaced meanwhile can be set: REDIS, SQLITE, PYTHON, JSONCPP. Runs on Debian 12, as root.
 # PAGEIN and REORDER name the command and the example `relayout` of crates/relayout
