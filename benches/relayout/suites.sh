@@ -103,7 +103,7 @@ redis_profile() { # PROFILE
 redis_run() { cd tree && ./runtest --clients "$clients" --skipunit unit/tls; }
 redis_results() { # names: without times, and without numbers, which are random in some
     sed -n -e 's/\x1b\[[0-9;]*m//g' -e 's/ ([0-9]* ms)$//' -e 's/[0-9]\+/N/g' \
-        -e 's/^\[ok\]: /pass /p' -e 's/^\[\(err\|exception\)\]: /fail /p'
+        -e 's/ in tests\/[^ ]*\.tcl$//' -e 's/^\[ok\]: /pass /p' -e 's/^\[\(err\|exception\)\]: /fail /p'
 }
 
 sqlite_make() {
