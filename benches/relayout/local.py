@@ -1,36 +1,26 @@
 #!/usr/bin/env python3
-"""Local runs, original against relaid: steady speed of jobs that keep the processor busy, and a start from a cold page cache.
+"""Steady speed: CPU time of jobs that keep the processor busy, original against relaid.
 
-    benches/relayout/local.py PAGEIN [ROUNDS [own]]
+    benches/relayout/local.py PAGEIN [ROUNDS] [own] [--only WORDS]
 
 PAGEIN is the command. For each job a profile of a short run of the same program makes the relaid file; with "own" that of
-the measured job. Steady: runs alternate, the first of a pair by turns; the figures are the median of the pairs' ratios of user +
-system time, and the ratio of the quickest runs. Cold: the file alone is dropped from the page cache (POSIX_FADV_DONTNEED), then
-the program starts; page faults are the kernel's count, of everything that the process does (the kernel maps 16 pages at a fault).
+the measured job. Runs alternate, the first of a pair by turns; the figures are the median of the pairs' ratios of user + system time with
+the interval in which that median lies with 95 % probability (from the order of the ratios), and the ratio of the quickest runs.
+counted.py does not depend on who else uses the machine.
 """
 import os, resource, statistics, subprocess, sys, tempfile
 
-pagein, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 11
-own = "own" in sys.argv[3:]
+sys.dont_write_bytecode = True
+import jobs
+
+pagein = os.path.abspath(sys.argv[1])
+rounds = next((int(word) for word in sys.argv[2:] if word.isdigit()), 21)
+only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+own = "own" in sys.argv[2:]
 work = tempfile.mkdtemp()
 null = subprocess.DEVNULL
 
-
-def shell(line):
-    subprocess.run(line, shell=True, check=True, cwd=work, stdout=null, stderr=null)
-
-
-shell("git init -q r && cd r && git config user.name n && git config user.email e && "
-      "for i in $(seq 1 60); do seq $i 7 $((i * 900)) > f$((i % 9)); git add .; git commit -qm $i; done")
-shell("seq 1 900000 > numbers")
-loop = "d = {}\nfor i in range(700000):\n    d[i % 1013] = d.get(i % 977, 0) + len(str(i))\nprint(sum(d.values()))"
-jobs = [
-    ("python3.11, a loop", "/usr/bin/python3.11", ["-c", "print(sum(len(str(i)) for i in range(9)))"], ["-c", loop]),
-    ("zstd -9", "/usr/bin/zstd", ["-9", "-c", "r/f1"], ["-9", "-c", "numbers"]),
-    ("git log -p", "/usr/bin/git", ["-C", "r", "log", "-p", "-1"], ["-C", "r", "log", "-p", "--stat"]),
-    ("perl, a loop", "/usr/bin/perl", ["-e", "print join(',', map { $_ * 2 } 1..9)"],
-     ["-e", "my %h; for my $i (1..900000) { $h{$i % 1013} .= 'x' if $i =~ /7$/; } print scalar keys %h"]),
-]
+jobs.make_files(work)
 
 
 def cpu(program, args):
@@ -40,42 +30,34 @@ def cpu(program, args):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, out.stdout
 
 
-def evict(path):
-    fd = os.open(path, os.O_RDONLY)
-    os.fsync(fd)
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(fd)
+def median_within(ratios):
+    """The median and its interval: of n values, those sqrt(n) ranks away from the middle."""
+    ordered, reach = sorted(ratios), round(len(ratios) ** 0.5)
+    middle = len(ordered) // 2
+    return ordered[middle], ordered[max(middle - reach, 0)], ordered[min(middle + reach, len(ordered) - 1)]
 
 
-def cold(program, args):
-    evict(program)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([program, *args], cwd=work, stdin=null, stdout=null, stderr=null)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    faults = after.ru_majflt + after.ru_minflt - before.ru_majflt - before.ru_minflt
-    return after.ru_majflt - before.ru_majflt, faults
-
-
-print("| job | original, ms of CPU | relaid | ratio | of the quickest | major faults at a cold start | relaid | all faults | relaid |")
-print("|---|---|---|---|---|---|---|---|---|")
-for name, installed, short, busy in jobs:
-    original, profile = os.path.join(work, "original-" + os.path.basename(installed)), os.path.join(work, "p")
-    relaid = os.path.join(work, "relaid-" + os.path.basename(installed))
-    shell(f"cp {installed} {original}")
-    job = busy if own else short
-    subprocess.run([pagein, "profile", "-o", profile, "--", original, *job], cwd=work, stdout=null, stderr=null)
-    shell(f"{pagein} relayout {original} --profile {profile} -o {relaid}")
+print("| job | original, ms of CPU | relaid | ratio | within | of the quickest |")
+print("|---|---|---|---|---|---|")
+for job in jobs.all_jobs():
+    if only not in job.name:
+        continue
+    name = os.path.basename(job.program)
+    original, relaid, profile = (os.path.join(work, kind + name) for kind in ("original-", "relaid-", "profile-"))
+    subprocess.run(["cp", job.program, original], check=True)
+    profiled = job.busy if own else job.short
+    subprocess.run([pagein, "profile", "-o", profile, "--", original, *profiled], cwd=work, stdout=null, stderr=null)
+    subprocess.run([pagein, "relayout", original, "--profile", profile, "-o", relaid], check=True, stdout=null)
     times = {original: [], relaid: []}
     for number in range(rounds):
         outputs = set()
         for program in list(times)[:: 1 if number % 2 else -1]:
-            seconds, output = cpu(program, busy)
+            seconds, output = cpu(program, job.busy)
             times[program].append(seconds)
             outputs.add(output)
-        assert len(outputs) == 1, name
+        assert len(outputs) == 1, job.name
     a, b = (statistics.median(times[program]) for program in (original, relaid))
-    ratio = statistics.median(y / x for x, y in zip(times[original], times[relaid]))
-    starts = [[cold(program, short) for _ in range(5)] for program in (original, relaid)]
-    (fa, pa), (fb, pb) = ((statistics.median(f for f, _ in s), statistics.median(p for _, p in s)) for s in starts)
-    print(f"| {name} | {a * 1e3:.0f} | {b * 1e3:.0f} | {ratio:.3f} | {min(times[relaid]) / min(times[original]):.3f} | {fa:.0f} | {fb:.0f} | {pa:.0f} | {pb:.0f} |", flush=True)
-shell(f"rm -rf {work}")
+    ratio, low, high = median_within([y / x for x, y in zip(times[original], times[relaid])])
+    quickest = min(times[relaid]) / min(times[original])
+    print(f"| {job.name} | {a * 1e3:.0f} | {b * 1e3:.0f} | {ratio:.3f} | {low:.3f} to {high:.3f} | {quickest:.3f} |", flush=True)
+subprocess.run(["rm", "-rf", work])

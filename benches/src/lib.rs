@@ -1,5 +1,5 @@
 //! Benchmarks. Parts: `cargo bench -p pagein-benches`; whole runs: the binary `overhead`;
-//! reordered functions: the binary `relayout`.
+//! reordered functions: the binary `relayout`; bytes on the wire against the targets: the binary `totals`.
 //!
 //! | job | file |
 //! |---|---|

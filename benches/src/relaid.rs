@@ -3,8 +3,10 @@
 //!
 //! | part | file |
 //! |---|---|
+//! | what is compared of two runs | `relaid/alike.rs` |
 //! | programs, jobs, what they work on | `relaid/jobs.rs` |
 //! | pages and bytes of a recording | `relaid/startup.rs` |
 
+pub mod alike;
 pub mod jobs;
 pub mod startup;

@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context as _, bail};
 use clap::Parser;
 use pagein_benches::jobs::Job;
+use pagein_benches::relaid::alike::without_times;
 use pagein_benches::relaid::jobs::{SUBJECTS, Subject, install, make_files};
 use pagein_benches::relaid::startup::Startup;
 use pagein_benches::report::median;
@@ -182,15 +183,6 @@ impl Bench<'_> {
         done.stdout = without_times(&String::from_utf8_lossy(&done.stdout)).into_bytes();
         Ok(done)
     }
-}
-
-/// "Checked 1 file in 35ms": how long something took is not compared.
-fn without_times(text: &str) -> String {
-    let time = |word: &str| {
-        let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-        unit.len() < word.len() && ["ms", "µs", "s"].contains(&unit.trim_end_matches('.'))
-    };
-    text.split(' ').map(|word| if time(word) { "(time)" } else { word }).collect::<Vec<_>>().join(" ")
 }
 
 fn output(command: &mut Command) -> anyhow::Result<Output> {

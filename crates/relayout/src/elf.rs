@@ -143,6 +143,9 @@ pub(crate) struct RelativeWord {
     /// itself for RELR.
     pub(crate) at: u64,
     pub(crate) target: u64,
+    /// File offset of the word that a RELA entry relocates, if it holds the target as well. The dynamic linker does not read it; but
+    /// GNU ld writes it, and page-in linking stores every word that is not what the relocation says (`pagein-image`, `linking.rs`).
+    pub(crate) in_place: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -312,12 +315,15 @@ impl<'a> Program<'a> {
             let entries = self.at(addr, size)?;
             let start = self.offset(addr)?;
             for i in 0..size / RELA_SIZE {
-                if self.is_code(read_u64(entries, i * RELA_SIZE)?) {
+                let word = read_u64(entries, i * RELA_SIZE)?;
+                if self.is_code(word) {
                     return None;
                 }
                 if matches!(read_u64(entries, i * RELA_SIZE + 8)? as u32, R_RELATIVE | R_IRELATIVE) {
                     let addend = i * RELA_SIZE + 16;
-                    words.push(RelativeWord { at: start + addend, target: read_u64(entries, addend)? });
+                    let target = read_u64(entries, addend)?;
+                    let in_place = self.offset(word).filter(|at| read_u64(self.bytes, *at) == Some(target));
+                    words.push(RelativeWord { at: start + addend, target, in_place });
                 }
             }
         }
@@ -327,7 +333,7 @@ impl<'a> Program<'a> {
                 if self.is_code(word) {
                     return None;
                 }
-                words.push(RelativeWord { at, target: read_u64(self.bytes, at)? });
+                words.push(RelativeWord { at, target: read_u64(self.bytes, at)?, in_place: None });
             }
         }
         Some(words)

@@ -196,31 +196,3 @@ fn symbol_ranges(program: &Program<'_>) -> Vec<(u64, u64, String)> {
     out.sort_by(|a, b| (a.0, a.3, &a.2).cmp(&(b.0, b.3, &b.2)));
     out.into_iter().map(|(start, size, name, _)| (start, size, name)).collect()
 }
-
-/// The build ID of a program (`NT_GNU_BUILD_ID`), in hexadecimal.
-pub fn build_id(bytes: &[u8]) -> Option<String> {
-    let program = Program::parse(bytes).ok()?;
-    // PT_NOTE.
-    for s in program.segments.iter().filter(|s| s.kind == 4) {
-        let notes = crate::bytes::slice(bytes, s.offset, s.file_size)?;
-        let align = s.align.clamp(4, 8).next_power_of_two();
-        let mut at = 0;
-        while let (Some(name), Some(len), Some(kind)) = (
-            crate::bytes::read_u32(notes, at),
-            crate::bytes::read_u32(notes, at + 4),
-            crate::bytes::read_u32(notes, at + 8),
-        ) {
-            let content = crate::bytes::align_up(at + 12 + u64::from(name), align);
-            if kind == 3 && crate::bytes::slice(notes, at + 12, u64::from(name)) == Some(b"GNU\0") {
-                let id = crate::bytes::slice(notes, content, u64::from(len))?;
-                return Some(id.iter().flat_map(|b| [b >> 4, b & 15]).map(hex_digit).collect());
-            }
-            at = crate::bytes::align_up(content + u64::from(len), align);
-        }
-    }
-    None
-}
-
-fn hex_digit(value: u8) -> char {
-    char::from_digit(u32::from(value), 16).unwrap_or('?')
-}

@@ -85,6 +85,14 @@ impl Layout {
         &self.clones[self.by_function[function].clone()]
     }
 
+    /// Bytes from the copy of `addr` to the end of its function's fragments, which lie one after the other; `None` if it was copied
+    /// whole. `dladdr` takes a symbol of the original's size for the name of the clones that follow.
+    pub(crate) fn size_in_fragments(&self, text: &Text, addr: u64) -> Option<u64> {
+        let (function, _) = text.instruction(addr)?;
+        let last = self.clones_of(function).last().filter(|clone| !clone.whole)?;
+        Some(last.start + last.len - self.map(text, addr)?)
+    }
+
     /// Where the instruction at `addr` was copied to.
     pub(crate) fn map(&self, text: &Text, addr: u64) -> Option<u64> {
         let (function, offset) = text.instruction(addr)?;

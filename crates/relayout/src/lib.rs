@@ -20,7 +20,7 @@
 //! | the copies, and the way back from the originals | `emit` |
 //! | large functions are cut to what was touched | `clip` |
 //! | unwind tables | `unwind`, `encoding`; of fragments: `rows`, `lsda` |
-//! | one more program header, the new file | `headers`, `write` |
+//! | one more program header, the new file, its build ID | `headers`, `write`, `build_id` |
 //! | the new file is read again and compared | `verify` |
 //! | where a trace of the original touches the new file | `pages` |
 //!
@@ -28,6 +28,7 @@
 
 mod anchors;
 mod arch;
+mod build_id;
 mod bytes;
 mod clip;
 mod elf;
@@ -50,7 +51,8 @@ mod unwind;
 mod verify;
 mod write;
 
-pub use functions::{Bounds, Function, Functions, build_id};
+pub use build_id::build_id;
+pub use functions::{Bounds, Function, Functions};
 pub use pages::PageMap;
 pub use report::{Copied, Refusal, Refusals, Report, Untreatable};
 pub use touched::{Points, Touched, points};

@@ -78,11 +78,17 @@ impl Pointers {
             for word in &words {
                 if let Some(new) = out.moved.get(&word.target) {
                     patches.set_u64(word.at, *new);
+                    if let Some(at) = word.in_place {
+                        patches.set_u64(at, *new);
+                    }
                 }
             }
             for (entry, value) in exported {
                 if let Some(new) = out.moved.get(&value) {
                     patches.set_u64(entry + 8, *new);
+                    if let Some(size) = layout.size_in_fragments(text, value) {
+                        patches.set_u64(entry + 16, size);
+                    }
                     out.exported.push(entry);
                 }
             }

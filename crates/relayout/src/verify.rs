@@ -208,6 +208,7 @@ impl Check<'_> {
         for (was, is) in before.iter().zip(&after) {
             let wanted = self.expected.pointers.moved.get(&was.target).copied().unwrap_or(was.target);
             ensure(is.at == was.at && is.target == wanted, "a pointer leads astray", was.target)?;
+            ensure(is.in_place == was.in_place, "a pointer and its relocation disagree", was.target)?;
         }
         for (at, was) in &self.expected.pointers.words {
             let before = self.old.offset(*at).and_then(|o| read_u64(self.old.bytes, o));

@@ -156,6 +156,7 @@ pub(crate) fn write(
         }
     }
     patches.apply(&mut out).ok_or(Untreatable::Malformed("a table lies outside what is mapped"))?;
+    crate::build_id::renew(program, parts.room, place, patches, &mut out);
     Ok(out)
 }
 

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::support::{clone_to, compile, everything, same, source, write_program};
-use pagein_relayout::{Functions, Options, Untreatable, points, relayout};
+use pagein_relayout::{Functions, Options, Untreatable, build_id, points, relayout};
 
 const OPTIMISATION: [&str; 3] = ["-O0", "-O2", "-Os"];
 const KINDS: [&[&str]; 4] = [
@@ -160,6 +160,51 @@ fn callbacks_from_a_loaded_library_reach_the_same_functions() {
     }
 }
 
+const NAMES: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+__attribute__((noipa)) static void who(const char *caller) {
+    Dl_info info;
+    int found = dladdr(__builtin_return_address(0), &info);
+    printf("%s is %s\n", caller, found && info.dli_sname ? info.dli_sname : "not exported");
+}
+__attribute__((noipa)) static void hidden(int x) { who("hidden"); printf("%d\n", x); }
+__attribute__((noipa)) void exported(int x) {
+    if (x > 100) { __asm__ volatile(".skip 3000, 0x90"); who("cold part"); }
+    who("exported");
+    /* So that the branch to the cold part is a long one, which may leave its fragment. */
+    __asm__ volatile(".skip 200, 0x90");
+    hidden(x);
+    who("exported");
+}
+int main(int argc, char **argv) { exported(argc); return 0; }
+"#;
+
+/// The dynamic linker names an address after the exported function that covers it: a cut one must not cover the next clone.
+#[test]
+fn dladdr_names_the_functions_that_it_named_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let (c, old, new) = (dir.path().join("a.c"), dir.path().join("old"), dir.path().join("new"));
+    std::fs::write(&c, NAMES).unwrap();
+    let bytes = compile(&c, &old, &["-O1", "-fPIE", "-pie", "-rdynamic"]);
+    let functions = Functions::read(&bytes).unwrap();
+    let function = |name: &str| {
+        functions.as_slice().iter().find(|f| f.name.as_deref() == Some(name)).expect("it has a symbol")
+    };
+    let cut = function("exported");
+    let points = points(&bytes, true).unwrap();
+    let blocks = points.addresses.iter().zip(&points.lengths);
+    let hot = blocks.filter(|(at, len)| (cut.start..cut.start + cut.len).contains(at) && **len < 1000);
+    let order: Vec<u64> = hot.map(|(at, _)| *at).chain([function("hidden").start]).collect();
+    let options = Options { even_without_gain: true, clip_over: Some(0), ..Options::default() };
+    let (relaid, report) = relayout(&bytes, &order, &options).unwrap();
+    assert_eq!((report.cloned, report.clipped), (2, 1));
+    write_program(&new, &relaid);
+    let output = same(&old, &new, &[]);
+    assert_eq!(output.stdout, b"exported is exported\nhidden is not exported\n1\nexported is exported\n");
+}
+
 #[test]
 fn tools_accept_the_result() {
     let dir = tempfile::tempdir().unwrap();
@@ -217,6 +262,71 @@ fn gdb_names_clones_in_a_backtrace() {
     }
 }
 
+const SPIN: &str = "#include <stdio.h>\n\
+    __attribute__((noipa)) static double spin(long n) { double x = 0; for (long i = 1; i < n; i++) x += 1.0 / i; return x; }\n\
+    int main(void) { printf(\"%.3f\\n\", spin(100000000)); return 0; }\n";
+
+/// The original is recorded first: perf keeps its symbols under its build ID, and must not use them for the relaid file.
+#[test]
+fn perf_names_clones() {
+    let dir = tempfile::tempdir().unwrap();
+    let (c, old, new) = (dir.path().join("a.c"), dir.path().join("old"), dir.path().join("new"));
+    std::fs::write(&c, SPIN).unwrap();
+    let perf = |args: &[&str]| {
+        let mut command = Command::new("perf");
+        command.arg("--buildid-dir").arg(dir.path().join("ids")).args(args).current_dir(dir.path());
+        command.output()
+    };
+    let record = ["record", "-q", "-e", "cpu-clock", "-F", "1000", "-o", "data", "--"];
+    if !perf(&[&record[..], &["true"]].concat()).is_ok_and(|output| output.status.success()) {
+        eprintln!("perf is not installed, or may not record here: nothing is shown about it");
+        return;
+    }
+    for kind in [KINDS[0], KINDS[1]] {
+        let bytes = compile(&c, &old, &[&["-O1"], kind].concat());
+        let report = clone_to(&bytes, &everything(&bytes), &new);
+        for program in ["./old", "./new"] {
+            perf(&[&record[..], &[program]].concat()).unwrap();
+            let output = perf(&["script", "-i", "data", "-F", "ip,sym"]).unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let in_program = |line: &&str| !line.trim_start().starts_with("ffffffff");
+            let samples: Vec<&str> = text.lines().filter(in_program).collect();
+            let named: Vec<_> = samples.iter().filter_map(|line| line.trim().strip_suffix(" spin")).collect();
+            assert!(
+                named.len() * 10 > samples.len() * 9 && named.len() > 20,
+                "{program} {kind:?}: nearly all samples are in that function, and it has a name: {text}"
+            );
+            if kind == KINDS[1] && program == "./new" {
+                let is_clone = |ip: &&str| {
+                    let ip = u64::from_str_radix(ip, 16).unwrap();
+                    (report.clones_start..report.clones_end).contains(&ip)
+                };
+                assert!(named.iter().all(is_clone), "the clone is what runs: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_new_file_has_its_own_build_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    for flags in [&["-O1"][..], &["-O1", "-s", "-no-pie"], &["-O1", "-Wl,--no-dynamic-linker", "-static-pie"]]
+    {
+        let bytes = compile(&source("features.c"), &old, &[flags, &["-Wl,--build-id=sha1"]].concat());
+        let id = build_id(&bytes).expect("the linker wrote one");
+        let mut order = everything(&bytes);
+        clone_to(&bytes, &order, &new);
+        let own = build_id(&std::fs::read(&new).unwrap()).expect("it has one");
+        assert!(own != id && own.len() == id.len(), "{flags:?}: {own}");
+        clone_to(&bytes, &order, &new);
+        assert_eq!(build_id(&std::fs::read(&new).unwrap()), Some(own.clone()), "equal files, equal IDs");
+        order.reverse();
+        clone_to(&bytes, &order, &new);
+        assert_ne!(build_id(&std::fs::read(&new).unwrap()), Some(own), "another order is another file");
+    }
+}
+
 /// Functions that only words and immediates lead to, in a program that is not position-independent.
 const POINTERS: &str = r#"
 #include <stdio.h>
@@ -269,6 +379,34 @@ fn without_position_independence_what_nothing_else_explains_is_a_pointer() {
         let text = String::from_utf8_lossy(&objdump.stdout).into_owned();
         let f = functions.as_slice().iter().find(|f| f.name.as_deref() == Some("as_argument")).unwrap();
         assert!(!text.contains(&format!("$0x{:x}", f.start)), "its immediates are redirected");
+    }
+}
+
+/// GNU ld writes addends also into the words. Page-in linking keeps a list of the words that hold anything else, and it is short.
+#[test]
+fn page_in_linking_stays_possible() {
+    let dir = tempfile::tempdir().unwrap();
+    let (c, old, new) = (dir.path().join("a.c"), dir.path().join("old"), dir.path().join("new"));
+    let functions: Vec<String> =
+        (0..400).map(|n| format!("static int f{n}(int x) {{ return x * {n} + 1; }}\n")).collect();
+    let names: Vec<String> = (0..400).map(|n| format!("f{n}")).collect();
+    let main = "int main(int argc, char **argv) { int s = 0; for (int i = 0; i < 400; i++) s ^= table[i](argc); return s & 63; }";
+    let table = format!("int (*const volatile table[])(int) = {{ {} }};\n", names.join(", "));
+    std::fs::write(&c, functions.concat() + &table + main).unwrap();
+    for flags in ["-Wl,-z,relro", "-Wl,-z,pack-relative-relocs"] {
+        let bytes = compile(&c, &old, &["-O1", "-fPIE", "-pie", "-fuse-ld=bfd", flags]);
+        let plan = |bytes: &[u8]| {
+            let program = pagein_elf::Program::parse_file(bytes).unwrap();
+            pagein_elf::LinkPlan::new(bytes, &program).map(|plan| plan.linking())
+        };
+        let report = clone_to(&bytes, &everything(&bytes), &new);
+        assert!(report.pointers_moved > 350, "{flags:?}: {}", report.pointers_moved);
+        assert!(
+            matches!(plan(&bytes), Ok(pagein_image::Linking::On { relocations: 400.., .. })),
+            "{flags:?}"
+        );
+        assert_eq!(plan(&std::fs::read(&new).unwrap()), plan(&bytes), "{flags:?}");
+        same(&old, &new, &[]);
     }
 }
 
