@@ -1,11 +1,11 @@
 //! The rest of the program, in the background: the frames of `whole` behind the hot ones, in long and well compressed form, so that
 //! a job that nobody recorded is bounded by the download of the whole, and a later start needs no network.
 //!
-//! It must not keep anything that is needed now waiting. It asks for a bandwidth-delay product at a time, and only when nothing has been
-//! demanded for as long as that occupies the link, or when demands have already cost more than the whole would have; what comes is
-//! unpacked by a thread that yields the processor. It begins when some cold pages were demanded, which says that this is another job
-//! than the recorded ones, or when the program has been running for a while; behind the hot stream, or beside it where that is held up
-//! by slow start.
+//! It must not keep anything that is needed now waiting for long. It asks for a bandwidth-delay product at a time, and only when nothing
+//! has been demanded for as long as that occupies the link; one at a time beside the demands as soon as these show that this is another
+//! job than the recorded ones; and for all of it, over the connections of the hot stream, where the model says that it is worth its bytes
+//! or when demands have cost, or are expected to cost, a third of it. What comes is unpacked by a thread that yields the processor. It
+//! begins behind the hot stream, and beside its end.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -212,6 +212,11 @@ impl Fill {
         }
     }
 
+    /// Whether so much was demanded that is not hot that this must be another job than the recorded ones.
+    fn is_evident(&self) -> bool {
+        self.cold_faults.load(Ordering::Relaxed) >= EVIDENCE
+    }
+
     /// A request that somebody waits for begins; it ends when the result is dropped.
     pub(crate) fn demand(&self) -> Demand<'_> {
         let mut demands = lock(&self.demands);
@@ -263,7 +268,7 @@ impl Fill {
     /// How long it is going to take to demand what this job needs, as far as one can know.
     fn expected(&self, lazy: &Lazy, link: &Link) -> Duration {
         let next = link.round_trip * 2;
-        if self.cold_faults.load(Ordering::Relaxed) < EVIDENCE {
+        if !self.is_evident() {
             return next;
         }
         next.max(pagein_model::on_demand(&shape(lazy), link))
@@ -453,6 +458,10 @@ async fn receive(
                 return None;
             }
             let pace = pagein_model::fill(&link);
+            if fill.is_evident() {
+                // One at a time has its turn while a demand travels, and is less than a round trip in front of it.
+                return Some(Pace { piece: pace.piece, ahead: 0, lanes: 1 });
+            }
             let piece = (pace.piece as f64 * GROWTH) as u64;
             fill.may_ask(pace.quiet).then_some(Pace { piece, ahead: link.product() as u64, lanes: 2 })
         });
