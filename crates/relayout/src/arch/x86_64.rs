@@ -215,12 +215,17 @@ pub(crate) fn is_padding(bytes: &[u8]) -> bool {
     bytes.iter().all(|b| *b == 0) || Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE).into_iter().all(nop)
 }
 
-/// Offsets of the instructions that begin basic blocks: the first, targets of branches inside the function, and what follows a
-/// branch. (Not what follows a call: it comes back.)
+/// Offsets of the instructions that begin basic blocks: the first, targets of branches inside the function, what follows a
+/// branch, and what follows the padding behind one (a case of a `switch` lies there). Not what follows a call: it comes back.
 pub(crate) fn branch_leaders(code: &[u8], start: u64) -> Vec<u32> {
     let end = start + code.len() as u64;
     let mut leaders = vec![0];
+    let mut behind_branch = false;
     for i in Decoder::with_ip(64, code, start, DecoderOptions::NONE) {
+        let padding = i.mnemonic() == Mnemonic::Nop;
+        if behind_branch && !padding {
+            leaders.push((i.ip() - start) as u32);
+        }
         let branch = matches!(
             i.flow_control(),
             FlowControl::UnconditionalBranch
@@ -232,6 +237,7 @@ pub(crate) fn branch_leaders(code: &[u8], start: u64) -> Vec<u32> {
         if branch && i.next_ip() < end {
             leaders.push((i.next_ip() - start) as u32);
         }
+        behind_branch = branch || (behind_branch && padding);
         if i.op0_kind() == OpKind::NearBranch64 && (start..end).contains(&i.near_branch_target()) {
             leaders.push((i.near_branch_target() - start) as u32);
         }
@@ -338,6 +344,13 @@ mod tests {
         // jmp into the middle of an instruction; cut off.
         assert_eq!(decode(&[0xeb, 0x01, 0xb8, 0, 0, 0, 0, 0xc3], 0).unwrap_err(), Refusal::DataInCode);
         assert_eq!(decode(&[0xe8, 0, 0], 0).unwrap_err(), Refusal::NotDecoded);
+    }
+
+    #[test]
+    fn blocks_begin_behind_branches_and_their_padding() {
+        // je over the ret; ret; 2 nops; nop; ret.
+        let code = [0x74, 0x01, 0xc3, 0x66, 0x90, 0x90, 0xc3];
+        assert_eq!(branch_leaders(&code, 0), [0, 2, 3, 6]);
     }
 
     #[test]
