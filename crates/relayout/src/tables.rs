@@ -28,13 +28,13 @@ pub(crate) struct Entry {
     pub(crate) target: u64,
 }
 
-/// Where the program's jump tables seem to lead: instructions of cleanly decoded functions.
-pub(crate) fn targets(program: &Program<'_>, text: &Text) -> BTreeSet<u64> {
+/// Where the program's jump tables seem to lead: the function that has the table, and instructions of cleanly decoded functions.
+pub(crate) fn targets(program: &Program<'_>, text: &Text) -> BTreeSet<(u64, usize)> {
     let mut out = BTreeSet::new();
     for (n, _, decoded) in text.clean() {
         let family = family(text, n, decoded);
         for hint in &decoded.tables {
-            out.extend(entries(program, text, hint, &family).iter().map(|(_, target)| *target));
+            out.extend(entries(program, text, hint, &family).iter().map(|(_, target)| (*target, n)));
         }
     }
     out

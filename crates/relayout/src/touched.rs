@@ -25,8 +25,11 @@ pub fn points(bytes: &[u8], blocks: bool) -> Result<Points, Untreatable> {
     let text = Text::read(&program, Functions::of(&program)?);
     let mut out = Points { entry: program.entry, addresses: Vec::new(), lengths: Vec::new() };
     // A block that only a table leads to, a case of a `switch` or the target of a computed `goto`, looks like a part of the one before it.
-    let mut tabled = if blocks { tables::targets(&program, &text) } else { BTreeSet::new() };
-    tabled.extend(program.relative_words().unwrap_or_default().iter().map(|word| word.target));
+    let mut tabled = BTreeSet::new();
+    if blocks {
+        tabled.extend(tables::targets(&program, &text).into_iter().map(|(target, _)| target));
+        tabled.extend(program.relative_words().unwrap_or_default().iter().map(|word| word.target));
+    }
     for (f, decoded) in text.functions.as_slice().iter().zip(&text.decoded) {
         let Some(code) = program.at(f.start, f.len) else { continue };
         if decoded.is_ok() && blocks {

@@ -66,10 +66,14 @@ pub(crate) struct Decoded {
     pub(crate) starts: Vec<u32>,
     /// PC-relative operands that leave the function, and every `lea`.
     pub(crate) references: Vec<Reference>,
-    /// A short branch leaves the function: it cannot be copied, but what it refers to is known.
-    pub(crate) short_exit: bool,
+    /// Where short branches leave the function to: with any it cannot be copied, but what it refers to is known.
+    pub(crate) short_exits: Vec<u64>,
     /// The last instruction may go on to the one after the function.
     pub(crate) open_end: bool,
+    /// It does, for all that is known: it is not a call, which compilers put last when it does not come back.
+    pub(crate) runs_on: bool,
+    /// It jumps to its own start.
+    pub(crate) repeats: bool,
     pub(crate) tables: Vec<TableHint>,
     /// Of interest without position independence only.
     pub(crate) constants: Vec<Constant>,
@@ -108,7 +112,7 @@ fn constants(i: &Instruction, offset: u32, offsets: ConstantOffsets, out: &mut V
 /// Decodes code that is to be copied.
 pub(crate) fn decode(code: &[u8], start: u64) -> Result<Decoded, Refusal> {
     let decoded = decode_in_place(code, start)?;
-    if decoded.short_exit { Err(Refusal::ShortBranch) } else { Ok(decoded) }
+    if !decoded.short_exits.is_empty() { Err(Refusal::ShortBranch) } else { Ok(decoded) }
 }
 
 /// Decodes a function linearly. Refuses what cannot be copied with only its PC-relative operands changed, and what shows that
@@ -123,6 +127,7 @@ pub(crate) fn decode_in_place(code: &[u8], start: u64) -> Result<Decoded, Refusa
     // Targets inside the function, which have to be instructions.
     let mut inner = Vec::new();
     let mut computed_jump = false;
+    let mut branches_to_start = false;
     while decoder.can_decode() {
         let i = decoder.decode();
         if i.is_invalid() {
@@ -151,10 +156,11 @@ pub(crate) fn decode_in_place(code: &[u8], start: u64) -> Result<Decoded, Refusa
                 }
                 if inside(target) {
                     inner.push((target - start) as u32);
+                    branches_to_start |= target == start && !call;
                 } else if offsets.immediate_size() == 4 {
                     push(offsets.immediate_offset(), if call { Kind::Call } else { Kind::Jump }, target);
                 } else {
-                    out.short_exit = true;
+                    out.short_exits.push(target);
                 }
             }
             FlowControl::IndirectBranch => computed_jump = true,
@@ -188,6 +194,9 @@ pub(crate) fn decode_in_place(code: &[u8], start: u64) -> Result<Decoded, Refusa
         return Err(Refusal::DataInCode);
     }
     out.open_end = falls_through(last);
+    let call = matches!(last.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+    out.runs_on = out.open_end && !call;
+    out.repeats = branches_to_start;
     if computed_jump {
         out.tables = jump_table::find(&instructions);
     }
