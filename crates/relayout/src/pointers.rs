@@ -23,7 +23,7 @@ use crate::layout::Layout;
 use crate::patch::Patches;
 use crate::text::Text;
 
-/// An address this far into a function could be its own with a mark in the low bits.
+/// What programs add to pointers, to keep a mark in the low bits.
 const MARKS: RangeInclusive<u64> = 1..=7;
 /// `DT_INIT_ARRAY`, `DT_FINI_ARRAY`, `DT_PREINIT_ARRAY`, each with the tag of its size.
 const INITIALISERS: [(u64, u64); 3] = [(25, 27), (26, 28), (32, 33)];
@@ -120,6 +120,13 @@ impl Pointers {
     }
 }
 
+/// The addresses that a value could be with a mark; none if it is a function's own. (Small functions lie at any address, so that any
+/// may carry one.)
+fn unmarked(text: &Text, value: u64) -> impl Iterator<Item = u64> {
+    let marks = MARKS.filter(move |_| text.functions.starting_at(value).is_none());
+    marks.filter_map(move |mark| value.checked_sub(mark))
+}
+
 /// `lea` operands of cleanly decoded functions: function index and target.
 fn addresses_taken(text: &Text) -> impl Iterator<Item = (usize, u64)> + '_ {
     text.clean().flat_map(|(n, _, d)| {
@@ -145,10 +152,8 @@ fn movable(
         }
     }
     // A pointer that carries a mark in its low bits, if it is one, would not follow the function.
-    for addr in referenced {
-        for mark in MARKS {
-            moved.remove(&addr.wrapping_sub(mark));
-        }
+    for addr in referenced.iter().flat_map(|addr| unmarked(text, *addr)) {
+        moved.remove(&addr);
     }
     // The linker makes `__start_NAME` and `__stop_NAME` for sections whose name is an identifier; the end of one may be the
     // start of the next.

@@ -21,7 +21,7 @@ use goblin::elf::section_header::{
 };
 
 use super::company::{self, NEAR};
-use super::{Immediate, MARKS, Pointers, entered};
+use super::{Immediate, MARKS, Pointers, entered, unmarked};
 use crate::arch::Kind;
 use crate::bytes::{read_u64, slice};
 use crate::elf::{Program, Section};
@@ -146,7 +146,7 @@ fn search(
     for (n, f, decoded) in text.clean() {
         let taken = decoded.references.iter().filter(|r| r.kind == Kind::Address).map(|r| r.target);
         for addr in taken.chain(decoded.constants.iter().map(|c| c.value)).filter(|addr| near(*addr)) {
-            pin_marked(&mut found, addr);
+            pin_marked(text, &mut found, addr);
         }
         for r in decoded.references.iter().filter(|r| near(r.target)) {
             let Some(found) = found.get_mut(&r.target) else { continue };
@@ -200,8 +200,8 @@ fn search(
 }
 
 /// A pointer that carries a mark, if it is one, would not follow the function.
-fn pin_marked(found: &mut HashMap<u64, Found>, value: u64) {
-    for addr in MARKS.filter_map(|mark| value.checked_sub(mark)) {
+fn pin_marked(text: &Text, found: &mut HashMap<u64, Found>, value: u64) {
+    for addr in unmarked(text, value) {
         if let Some(found) = found.get_mut(&addr) {
             found.pinned = true;
         }
@@ -229,7 +229,7 @@ fn data(
         let addr = section.addr + n as u64;
         let word = holds_words && addr.is_multiple_of(8) && read_u64(bytes, n as u64) == Some(value);
         if word {
-            pin_marked(found, value);
+            pin_marked(text, found, value);
         }
         let Some(found) = found.get_mut(&value) else { continue };
         if word {
