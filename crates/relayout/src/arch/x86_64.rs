@@ -112,7 +112,7 @@ fn constants(i: &Instruction, offset: u32, offsets: ConstantOffsets, out: &mut V
 /// Decodes code that is to be copied.
 pub(crate) fn decode(code: &[u8], start: u64) -> Result<Decoded, Refusal> {
     let decoded = decode_in_place(code, start)?;
-    if !decoded.short_exits.is_empty() { Err(Refusal::ShortBranch) } else { Ok(decoded) }
+    if decoded.short_exits.is_empty() { Ok(decoded) } else { Err(Refusal::ShortBranch) }
 }
 
 /// Decodes a function linearly. Refuses what cannot be copied with only its PC-relative operands changed, and what shows that

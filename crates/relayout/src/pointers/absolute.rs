@@ -40,8 +40,8 @@ struct Found {
     taken: bool,
     /// Called, jumped to, or entered in another way.
     called: bool,
-    /// One of the words may be a number: it does not lie among pointers.
-    stray: bool,
+    /// How many of the words may be numbers: they do not lie among pointers.
+    strays: usize,
     /// Entries of `.dynsym` (file offsets) that export it.
     exported: Vec<u64>,
     /// Found in a place that is not understood.
@@ -54,13 +54,13 @@ impl Found {
         let proven = self.taken || (!self.called && places > 0);
         // With one place there is no doubt about which it is; a library may use an export.
         let certain = places <= 1 && !self.called && self.exported.is_empty();
-        proven && !self.pinned && (certain || places == 0 || (!is_number(addr) && !self.stray))
+        proven && !self.pinned && (certain || places == 0 || (!is_number(addr) && self.strays == 0))
     }
 
     /// Whether all words lie among the proven ones.
     fn among(&self, addr: u64, proven: &BTreeSet<u64>) -> bool {
         let near = |word: &u64| proven.range(word.saturating_sub(NEAR)..=word + NEAR).next().is_some();
-        let doubtful = self.pinned || self.stray || is_number(addr);
+        let doubtful = self.pinned || self.strays > 0 || is_number(addr);
         !doubtful && !self.words.is_empty() && self.words.iter().all(near)
     }
 }
@@ -234,7 +234,7 @@ fn data(
         let Some(found) = found.get_mut(&value) else { continue };
         if word {
             found.words.push(addr);
-            found.stray |= !company::is_good(program, text, bytes, n as u64);
+            found.strays += usize::from(!company::is_good(program, text, bytes, n as u64));
         } else {
             found.pinned = true;
         }
@@ -283,6 +283,6 @@ mod tests {
         let two = || Found { words: vec![8, 16], ..Found::default() };
         assert!(two().movable(0x0040_1010));
         assert!(!two().movable(0x0045_4340), "\"@CE\" may be a text");
-        assert!(!Found { stray: true, ..two() }.movable(0x0040_1010), "one of the two may be a number");
+        assert!(!Found { strays: 1, ..two() }.movable(0x0040_1010), "one of the two may be a number");
     }
 }
