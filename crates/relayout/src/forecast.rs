@@ -3,7 +3,7 @@
 //!
 //! The model: the other job touches as much as those profiled, and in the same places; a share of its functions was not cloned, and the
 //! same share of those that were cut goes on in what was left out. (Of thirteen programs, each with one job profiled and another one
-//! measured, the share was 2 to 80 %, a quarter in the median.)
+//! measured, the share was 0 to 80 %, a quarter in the median.)
 
 use std::collections::BTreeSet;
 

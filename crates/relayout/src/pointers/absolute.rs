@@ -131,7 +131,7 @@ fn search(
     let mut found: HashMap<u64, Found> = entries.map(|addr| (addr, Found::default())).collect();
     let (low, high) = (found.keys().min().copied(), found.keys().max().copied());
     let (Some(low), Some(high)) = (low, high) else { return found };
-    let near = |addr: u64| (low..=high + MARKS.end()).contains(&addr);
+    let near = |addr: u64| (low..=high.saturating_add(*MARKS.end())).contains(&addr);
     let known = known_outside(program);
     let entered = entered::otherwise(program, text, started);
     for (addr, found) in &mut found {
