@@ -72,22 +72,18 @@ impl Matched {
         out
     }
 
-    /// What `pagein_relayout::relayout` takes, for an order of the matched functions (numbers in [`Matched::functions`]): each function's
-    /// entry, and the blocks that were touched, where the function's code is still the one that was profiled.
+    /// What `pagein_relayout::relayout` takes, for an order of the matched functions (numbers in [`Matched::functions`]): the blocks of
+    /// each function that were touched, where its code is still the one that was profiled; else its entry.
     pub fn addresses(&self, profile: &Profile, program: &Program, order: &[usize]) -> Vec<u64> {
         let mut out = Vec::new();
         for n in order {
             let (index, entry) = (self.functions[*n], &profile.functions[self.entries[*n]]);
             let f = &program.functions.as_slice()[index];
-            out.push(f.start);
-            if f.len == entry.size && entry.hash.is_some() && entry.hash == program.hashes[index] {
-                out.extend(
-                    entry
-                        .blocks
-                        .iter()
-                        .filter(|offset| **offset > 0)
-                        .map(|offset| f.start + u64::from(*offset)),
-                );
+            let same = f.len == entry.size && entry.hash.is_some() && entry.hash == program.hashes[index];
+            if !same || entry.blocks.is_empty() {
+                out.push(f.start);
+            } else {
+                out.extend(entry.blocks.iter().map(|offset| f.start + u64::from(*offset)));
             }
         }
         out

@@ -24,6 +24,15 @@ fn keys(profile: &Profile, same_file: bool) -> Vec<Key> {
 }
 
 impl Profile {
+    /// The share, in percent, of a next run's functions that none of the runs touched; `None` of a single run. Functions that one run
+    /// alone touched would have been new in it: their part of all that the runs touched estimates it (I. J. Good, The population
+    /// frequencies of species and the estimation of population parameters, Biometrika 40, 1953, equation 9).
+    pub fn unseen(&self) -> Option<u32> {
+        let once = self.functions.iter().filter(|f| f.runs == 1).count() as u64;
+        let all: u64 = self.functions.iter().map(|f| u64::from(f.runs)).sum();
+        (self.runs > 1 && all > 0).then(|| u32::try_from(once * 100 / all).unwrap_or(100))
+    }
+
     /// Adds another profile of the same program. Functions that only the other one touched are put behind the function that came
     /// before them there, so that what runs together in either stays together; runs and weights are added up. Where the
     /// profiles are of different builds, the other one's functions are recognised by name and hash.
@@ -132,6 +141,15 @@ mod tests {
         let merged = one.merge(&one);
         assert_eq!(names(&merged), ["main", "a"]);
         assert_eq!((merged.runs, merged.functions[0].runs, merged.calls[0].weight), (2, 2, 2));
+    }
+
+    #[test]
+    fn what_one_run_alone_touched_is_what_a_next_one_may_add() {
+        let one = profile(&["main", "a"], &[]);
+        assert_eq!(one.unseen(), None);
+        assert_eq!(one.merge(&one).unseen(), Some(0));
+        // main twice; a and b once: half of what the two touched.
+        assert_eq!(one.merge(&profile(&["main", "b"], &[])).unseen(), Some(50));
     }
 
     #[test]

@@ -42,6 +42,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                         .unwrap_or(pagein_relayout::CLIP_OVER),
                 ),
                 even_without_gain: !on("FORCE"),
+                ..Options::default()
             };
             let (bytes, report) = relayout(&fs::read(app)?, &order?, &options)?;
             let _ = fs::remove_file(out);

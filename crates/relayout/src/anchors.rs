@@ -35,12 +35,12 @@ pub(crate) fn find(
         note(word.target);
     }
     if !program.position_independent {
-        for s in program.loads() {
-            let bytes = slice(program.bytes, s.offset, s.file_size).unwrap_or_default();
-            if s.executable() {
-                let words = bytes.windows(4).map(|w| u32::from_le_bytes(w.try_into().expect("4 bytes")));
-                words.for_each(|word| note(u64::from(word)));
-            }
+        for c in text.clean().flat_map(|(_, _, decoded)| &decoded.constants) {
+            note(c.value);
+        }
+        for (_, bytes) in text.unknown(program) {
+            let words = bytes.windows(4).map(|w| u32::from_le_bytes(w.try_into().expect("4 bytes")));
+            words.for_each(|word| note(u64::from(word)));
         }
         // What is no PROGBITS is a table of the dynamic linker's, which enters nothing: `.dynsym` lists functions without calling them.
         for s in

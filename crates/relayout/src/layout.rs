@@ -124,7 +124,7 @@ pub(crate) fn select(
     for addr in order {
         let Some(function) = text.functions.find(*addr) else { continue };
         let place = place.entry(function).or_insert_with(|| match &text.decoded[function] {
-            Ok(decoded) if decoded.short_exit => {
+            Ok(decoded) if !decoded.short_exits.is_empty() => {
                 *refusals.entry(Refusal::ShortBranch).or_default() += 1;
                 None
             }
@@ -145,7 +145,7 @@ pub(crate) fn select(
     for (wanted, touched) in wanted.iter_mut().zip(touched) {
         let f = text.function(wanted.function);
         // Of a function that only its entry is known of, nothing is known about its blocks.
-        if touched.len() < 2 {
+        if touched == [0] {
             continue;
         }
         let Some(code) = program.at(f.start, f.len).filter(|_| clip_over.is_some_and(|over| f.len > over))

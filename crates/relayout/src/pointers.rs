@@ -7,10 +7,13 @@
 //! number: there words whose use is known are redirected (initialisers, vtables, `main`), and what `absolute` proves.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
 
 mod absolute;
+mod company;
+mod entered;
 
 use crate::Untreatable;
 use crate::arch::{self, Kind};
@@ -20,6 +23,8 @@ use crate::layout::Layout;
 use crate::patch::Patches;
 use crate::text::Text;
 
+/// What programs add to pointers, to keep a mark in the low bits.
+const MARKS: RangeInclusive<u64> = 1..=7;
 /// `DT_INIT_ARRAY`, `DT_FINI_ARRAY`, `DT_PREINIT_ARRAY`, each with the tag of its size.
 const INITIALISERS: [(u64, u64); 3] = [(25, 27), (26, 28), (32, 33)];
 
@@ -57,10 +62,12 @@ impl Pointers {
 }
 
 impl Pointers {
+    /// `started` are the functions whose first instruction was seen to run.
     pub(crate) fn redirect(
         program: &Program<'_>,
         text: &Text,
         layout: &Layout,
+        started: &HashSet<usize>,
         patches: &mut Patches,
     ) -> Result<Self, Untreatable> {
         let words = program.relative_words().ok_or(Untreatable::TextRelocations)?;
@@ -107,7 +114,7 @@ impl Pointers {
                 patches.set_u64(at, new);
                 out.known.insert(addr);
             }
-            absolute::redirect(program, text, layout, &vtables, patches, &mut out);
+            absolute::redirect(program, text, layout, started, &vtables, patches, &mut out);
             if let Some(main) = main_argument(program, text, layout)
                 && !out.immediates.iter().any(|i| (i.function, i.at) == (main.function, main.at))
             {
@@ -117,6 +124,13 @@ impl Pointers {
         }
         Ok(out)
     }
+}
+
+/// The addresses that a value could be with a mark; none if it is a function's own. (Small functions lie at any address, so that any
+/// may carry one.)
+fn unmarked(text: &Text, value: u64) -> impl Iterator<Item = u64> {
+    let marks = MARKS.filter(move |_| text.functions.starting_at(value).is_none());
+    marks.filter_map(move |mark| value.checked_sub(mark))
 }
 
 /// `lea` operands of cleanly decoded functions: function index and target.
@@ -142,6 +156,10 @@ fn movable(
         if entry.is_none() || entry == Some(function) {
             moved.remove(&target);
         }
+    }
+    // A pointer that carries a mark in its low bits, if it is one, would not follow the function.
+    for addr in referenced.iter().flat_map(|addr| unmarked(text, *addr)) {
+        moved.remove(&addr);
     }
     // The linker makes `__start_NAME` and `__stop_NAME` for sections whose name is an identifier; the end of one may be the
     // start of the next.

@@ -42,6 +42,11 @@ pub enum Untreatable {
         "the profile's functions cover {before} pages of code and would still cover {after} (pointers hold them in place)"
     )]
     NoGain { before: usize, after: usize },
+    #[error(
+        "another job than those profiled would touch an estimated {after} pages of code instead of {before}; profile more jobs, and \
+         merge the profiles"
+    )]
+    LossElsewhere { before: usize, after: usize },
     #[error("the program was reordered before; start from the file as it was shipped")]
     AlreadyDone,
     #[error(

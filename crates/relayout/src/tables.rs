@@ -5,9 +5,9 @@
 //! jumps; when it and all words before it lead to instructions of that function (or of one it jumps to); when no
 //! other reference of the program points to it; and when the range check, if there is one, lets its index through.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use crate::arch::{Kind, TableHint};
+use crate::arch::{Decoded, Kind, TableHint};
 use crate::bytes::{read_i32, read_u64, slice};
 use crate::elf::Program;
 use crate::layout::Layout;
@@ -28,6 +28,24 @@ pub(crate) struct Entry {
     pub(crate) target: u64,
 }
 
+/// Where the program's jump tables seem to lead: the function that has the table, and instructions of cleanly decoded functions.
+pub(crate) fn targets(program: &Program<'_>, text: &Text) -> BTreeSet<(u64, usize)> {
+    let mut out = BTreeSet::new();
+    for (n, _, decoded) in text.clean() {
+        let family = family(text, n, decoded);
+        for hint in &decoded.tables {
+            out.extend(entries(program, text, hint, &family).iter().map(|(_, target)| (*target, n)));
+        }
+    }
+    out
+}
+
+/// The functions that a function's jump tables may lead to: itself, and those that it jumps to (its cold part).
+fn family(text: &Text, function: usize, decoded: &Decoded) -> HashSet<usize> {
+    let jumps = decoded.references.iter().filter(|r| r.kind == Kind::Jump);
+    jumps.filter_map(|r| text.functions.find(r.target)).chain([function]).collect()
+}
+
 /// Redirects the entries of the clones' jump tables.
 pub(crate) fn redirect(
     program: &Program<'_>,
@@ -38,13 +56,7 @@ pub(crate) fn redirect(
     let mut runs = Vec::new();
     for clone in &layout.clones {
         let Ok(decoded) = &text.decoded[clone.function] else { continue };
-        let family: HashSet<usize> = decoded
-            .references
-            .iter()
-            .filter(|r| r.kind == Kind::Jump)
-            .filter_map(|r| text.functions.find(r.target))
-            .chain([clone.function])
-            .collect();
+        let family = family(text, clone.function, decoded);
         for hint in &decoded.tables {
             let run = entries(program, text, hint, &family);
             let own = run.iter().filter(|(_, t)| text.functions.find(*t) == Some(clone.function)).count();

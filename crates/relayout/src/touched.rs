@@ -1,9 +1,11 @@
 //! Where to put breakpoints, and what pages the code that ran lies on.
 
+use std::collections::BTreeSet;
+
 use crate::elf::Program;
 use crate::functions::Functions;
 use crate::text::Text;
-use crate::{PAGE, Untreatable, arch};
+use crate::{PAGE, Untreatable, arch, tables};
 
 /// Addresses for one-shot breakpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,10 +24,18 @@ pub fn points(bytes: &[u8], blocks: bool) -> Result<Points, Untreatable> {
     let program = Program::parse(bytes)?;
     let text = Text::read(&program, Functions::of(&program)?);
     let mut out = Points { entry: program.entry, addresses: Vec::new(), lengths: Vec::new() };
+    // A block that only a table leads to, a case of a `switch` or the target of a computed `goto`, looks like a part of the one before it.
+    let mut tabled = BTreeSet::new();
+    if blocks {
+        tabled.extend(tables::targets(&program, &text).into_iter().map(|(target, _)| target));
+        tabled.extend(program.relative_words().unwrap_or_default().iter().map(|word| word.target));
+    }
     for (f, decoded) in text.functions.as_slice().iter().zip(&text.decoded) {
         let Some(code) = program.at(f.start, f.len) else { continue };
         if decoded.is_ok() && blocks {
-            let leaders = arch::branch_leaders(code, f.start);
+            let mut leaders: BTreeSet<u32> = arch::branch_leaders(code, f.start).into_iter().collect();
+            let inside = tabled.range(f.start..f.end()).filter(|t| text.instruction(**t).is_some());
+            leaders.extend(inside.map(|target| (target - f.start) as u32));
             let ends = leaders.iter().skip(1).copied().chain([f.len as u32]);
             for (start, end) in leaders.iter().zip(ends) {
                 out.addresses.push(f.start + u64::from(*start));
@@ -51,7 +61,7 @@ pub struct Touched {
 impl Touched {
     /// What the ranges (start, length) touch.
     pub fn of(ranges: impl IntoIterator<Item = (u64, u64)>) -> Self {
-        let mut pages = std::collections::BTreeSet::new();
+        let mut pages = BTreeSet::new();
         let mut bytes = 0;
         for (start, len) in ranges.into_iter().filter(|(_, len)| *len > 0) {
             pages.extend(start / PAGE..=(start + len - 1) / PAGE);

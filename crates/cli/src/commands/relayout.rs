@@ -123,7 +123,11 @@ impl Subject {
             arranged.sort_by_key(|n| std::cmp::Reverse(runs(n)));
         }
         let addresses = self.matched.addresses(&self.profile, &self.program, &arranged);
-        pagein_relayout::relayout(&self.bytes, &addresses, &Options::default())
+        let mut options = Options::default();
+        if let Some(unseen) = self.profile.unseen() {
+            options.unseen = unseen;
+        }
+        pagein_relayout::relayout(&self.bytes, &addresses, &options)
     }
 
     /// What the profile saw, as ranges (start, length) of the program: the blocks that ran, else whole functions.
@@ -133,7 +137,7 @@ impl Subject {
         for n in 0..self.matched.functions.len() {
             let f = &self.program.functions.as_slice()[self.matched.functions[n]];
             let addresses = self.matched.addresses(&self.profile, &self.program, &[n]);
-            if addresses.len() < 2 {
+            if addresses == [f.start] {
                 // Entries alone were watched.
                 out.push((f.start, f.len));
                 continue;

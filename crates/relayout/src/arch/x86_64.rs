@@ -66,10 +66,14 @@ pub(crate) struct Decoded {
     pub(crate) starts: Vec<u32>,
     /// PC-relative operands that leave the function, and every `lea`.
     pub(crate) references: Vec<Reference>,
-    /// A short branch leaves the function: it cannot be copied, but what it refers to is known.
-    pub(crate) short_exit: bool,
+    /// Where short branches leave the function to: with any it cannot be copied, but what it refers to is known.
+    pub(crate) short_exits: Vec<u64>,
     /// The last instruction may go on to the one after the function.
     pub(crate) open_end: bool,
+    /// It does, for all that is known: it is not a call, which compilers put last when it does not come back.
+    pub(crate) runs_on: bool,
+    /// It jumps to its own start.
+    pub(crate) repeats: bool,
     pub(crate) tables: Vec<TableHint>,
     /// Of interest without position independence only.
     pub(crate) constants: Vec<Constant>,
@@ -108,7 +112,7 @@ fn constants(i: &Instruction, offset: u32, offsets: ConstantOffsets, out: &mut V
 /// Decodes code that is to be copied.
 pub(crate) fn decode(code: &[u8], start: u64) -> Result<Decoded, Refusal> {
     let decoded = decode_in_place(code, start)?;
-    if decoded.short_exit { Err(Refusal::ShortBranch) } else { Ok(decoded) }
+    if decoded.short_exits.is_empty() { Ok(decoded) } else { Err(Refusal::ShortBranch) }
 }
 
 /// Decodes a function linearly. Refuses what cannot be copied with only its PC-relative operands changed, and what shows that
@@ -123,6 +127,7 @@ pub(crate) fn decode_in_place(code: &[u8], start: u64) -> Result<Decoded, Refusa
     // Targets inside the function, which have to be instructions.
     let mut inner = Vec::new();
     let mut computed_jump = false;
+    let mut branches_to_start = false;
     while decoder.can_decode() {
         let i = decoder.decode();
         if i.is_invalid() {
@@ -151,10 +156,11 @@ pub(crate) fn decode_in_place(code: &[u8], start: u64) -> Result<Decoded, Refusa
                 }
                 if inside(target) {
                     inner.push((target - start) as u32);
+                    branches_to_start |= target == start && !call;
                 } else if offsets.immediate_size() == 4 {
                     push(offsets.immediate_offset(), if call { Kind::Call } else { Kind::Jump }, target);
                 } else {
-                    out.short_exit = true;
+                    out.short_exits.push(target);
                 }
             }
             FlowControl::IndirectBranch => computed_jump = true,
@@ -188,6 +194,9 @@ pub(crate) fn decode_in_place(code: &[u8], start: u64) -> Result<Decoded, Refusa
         return Err(Refusal::DataInCode);
     }
     out.open_end = falls_through(last);
+    let call = matches!(last.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+    out.runs_on = out.open_end && !call;
+    out.repeats = branches_to_start;
     if computed_jump {
         out.tables = jump_table::find(&instructions);
     }
@@ -215,12 +224,17 @@ pub(crate) fn is_padding(bytes: &[u8]) -> bool {
     bytes.iter().all(|b| *b == 0) || Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE).into_iter().all(nop)
 }
 
-/// Offsets of the instructions that begin basic blocks: the first, targets of branches inside the function, and what follows a
-/// branch. (Not what follows a call: it comes back.)
+/// Offsets of the instructions that begin basic blocks: the first, targets of branches inside the function, what follows a
+/// branch, and what follows the padding behind one (a case of a `switch` lies there). Not what follows a call: it comes back.
 pub(crate) fn branch_leaders(code: &[u8], start: u64) -> Vec<u32> {
     let end = start + code.len() as u64;
     let mut leaders = vec![0];
+    let mut behind_branch = false;
     for i in Decoder::with_ip(64, code, start, DecoderOptions::NONE) {
+        let padding = i.mnemonic() == Mnemonic::Nop;
+        if behind_branch && !padding {
+            leaders.push((i.ip() - start) as u32);
+        }
         let branch = matches!(
             i.flow_control(),
             FlowControl::UnconditionalBranch
@@ -232,6 +246,7 @@ pub(crate) fn branch_leaders(code: &[u8], start: u64) -> Vec<u32> {
         if branch && i.next_ip() < end {
             leaders.push((i.next_ip() - start) as u32);
         }
+        behind_branch = branch || (behind_branch && padding);
         if i.op0_kind() == OpKind::NearBranch64 && (start..end).contains(&i.near_branch_target()) {
             leaders.push((i.near_branch_target() - start) as u32);
         }
@@ -338,6 +353,13 @@ mod tests {
         // jmp into the middle of an instruction; cut off.
         assert_eq!(decode(&[0xeb, 0x01, 0xb8, 0, 0, 0, 0, 0xc3], 0).unwrap_err(), Refusal::DataInCode);
         assert_eq!(decode(&[0xe8, 0, 0], 0).unwrap_err(), Refusal::NotDecoded);
+    }
+
+    #[test]
+    fn blocks_begin_behind_branches_and_their_padding() {
+        // je over the ret; ret; 2 nops; nop; ret.
+        let code = [0x74, 0x01, 0xc3, 0x66, 0x90, 0x90, 0xc3];
+        assert_eq!(branch_leaders(&code, 0), [0, 2, 3, 6]);
     }
 
     #[test]

@@ -6,11 +6,13 @@
 //! bits; the immediate of a `mov`, a `push` or a `cmp`; a `lea`), it is; and as nothing else refers to the function, all of it is
 //! redirected at once, so that comparisons keep their result. One odd occurrence, and the function's pointers stay as they are.
 //!
-//! A function that is called directly as well ran for that reason perhaps, so that its words prove nothing by themselves. They
-//! count as pointers where each lies next to one that is proven (a table of functions, a structure of them).
+//! A function that is called directly as well, or entered in another way (see `entered`), ran for that reason perhaps, so that its words
+//! prove nothing by themselves. They count as pointers where each lies next to one that is proven (a table of functions, a structure of
+//! them).
 //!
-//! If there are several words, at least one is the pointer; that another one is a number of the same value would take a coincidence with
-//! one of the few addresses of this kind. Short texts and round numbers are of that size, though: what could be one stays.
+//! If there are several words, at least one is the pointer, and another one may be a number of the same value: in a program with 40 MB of
+//! tables some dozens of words are that by accident. So all of them have to lie in the company of pointers (see `company`). Short texts
+//! and round numbers are of that size as well: what could be one stays.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -18,7 +20,8 @@ use goblin::elf::section_header::{
     SHT_DYNSYM, SHT_FINI_ARRAY, SHT_INIT_ARRAY, SHT_NOBITS, SHT_PREINIT_ARRAY, SHT_PROGBITS,
 };
 
-use super::{Immediate, Pointers};
+use super::company::{self, NEAR};
+use super::{Immediate, MARKS, Pointers, entered, unmarked};
 use crate::arch::Kind;
 use crate::bytes::{read_u64, slice};
 use crate::elf::{Program, Section};
@@ -35,16 +38,15 @@ struct Found {
     immediates: Vec<(usize, u32)>,
     /// Taken by `lea`, which is how addresses are taken and nothing else.
     taken: bool,
-    /// Called or jumped to.
+    /// Called, jumped to, or entered in another way.
     called: bool,
+    /// How many of the words may be numbers: they do not lie among pointers.
+    strays: usize,
     /// Entries of `.dynsym` (file offsets) that export it.
     exported: Vec<u64>,
     /// Found in a place that is not understood.
     pinned: bool,
 }
-
-/// A word this near to a pointer is in the same table: one or two lines of the structures that hold functions.
-const NEAR: u64 = 64;
 
 impl Found {
     fn movable(&self, addr: u64) -> bool {
@@ -52,13 +54,14 @@ impl Found {
         let proven = self.taken || (!self.called && places > 0);
         // With one place there is no doubt about which it is; a library may use an export.
         let certain = places <= 1 && !self.called && self.exported.is_empty();
-        proven && !self.pinned && (certain || places == 0 || !is_number(addr))
+        proven && !self.pinned && (certain || places == 0 || (!is_number(addr) && self.strays == 0))
     }
 
     /// Whether all words lie among the proven ones.
     fn among(&self, addr: u64, proven: &BTreeSet<u64>) -> bool {
         let near = |word: &u64| proven.range(word.saturating_sub(NEAR)..=word + NEAR).next().is_some();
-        !self.pinned && !self.words.is_empty() && !is_number(addr) && self.words.iter().all(near)
+        let doubtful = self.pinned || self.strays > 0 || is_number(addr);
+        !doubtful && !self.words.is_empty() && self.words.iter().all(near)
     }
 }
 
@@ -87,6 +90,7 @@ pub(super) fn redirect(
     program: &Program<'_>,
     text: &Text,
     layout: &Layout,
+    started: &HashSet<usize>,
     known_words: &[u64],
     patches: &mut Patches,
     out: &mut Pointers,
@@ -94,7 +98,7 @@ pub(super) fn redirect(
     if program.sections.is_empty() {
         return;
     }
-    let found = search(program, text, layout);
+    let found = search(program, text, layout, started);
     for addr in &movable(&found, known_words) {
         let found = &found[addr];
         let Some(new) = layout.map(text, *addr).filter(|new| i32::try_from(*new).is_ok()) else { continue };
@@ -117,15 +121,22 @@ pub(super) fn redirect(
     out.words.sort_unstable();
 }
 
-fn search(program: &Program<'_>, text: &Text, layout: &Layout) -> HashMap<u64, Found> {
+fn search(
+    program: &Program<'_>,
+    text: &Text,
+    layout: &Layout,
+    started: &HashSet<usize>,
+) -> HashMap<u64, Found> {
     let entries = layout.clones.iter().filter(|c| c.from == 0).map(|c| text.function(c.function).start);
     let mut found: HashMap<u64, Found> = entries.map(|addr| (addr, Found::default())).collect();
     let (low, high) = (found.keys().min().copied(), found.keys().max().copied());
     let (Some(low), Some(high)) = (low, high) else { return found };
-    let near = |addr: u64| (low..=high).contains(&addr);
+    let near = |addr: u64| (low..=high.saturating_add(*MARKS.end())).contains(&addr);
     let known = known_outside(program);
+    let entered = entered::otherwise(program, text, started);
     for (addr, found) in &mut found {
         found.pinned = known.contains(addr);
+        found.called = text.functions.starting_at(*addr).is_some_and(|index| entered.contains(&index));
     }
     for (entry, value) in super::exported(program) {
         if let Some(found) = found.get_mut(&value) {
@@ -133,6 +144,10 @@ fn search(program: &Program<'_>, text: &Text, layout: &Layout) -> HashMap<u64, F
         }
     }
     for (n, f, decoded) in text.clean() {
+        let taken = decoded.references.iter().filter(|r| r.kind == Kind::Address).map(|r| r.target);
+        for addr in taken.chain(decoded.constants.iter().map(|c| c.value)).filter(|addr| near(*addr)) {
+            pin_marked(text, &mut found, addr);
+        }
         for r in decoded.references.iter().filter(|r| near(r.target)) {
             let Some(found) = found.get_mut(&r.target) else { continue };
             match r.kind {
@@ -178,15 +193,25 @@ fn search(program: &Program<'_>, text: &Text, layout: &Layout) -> HashMap<u64, F
                     }
                 }
             }
-            _ => data(program, section, &mut found, near),
+            _ => data(program, text, section, &mut found, near),
         }
     }
     found
 }
 
+/// A pointer that carries a mark, if it is one, would not follow the function.
+fn pin_marked(text: &Text, found: &mut HashMap<u64, Found>, value: u64) {
+    for addr in unmarked(text, value) {
+        if let Some(found) = found.get_mut(&addr) {
+            found.pinned = true;
+        }
+    }
+}
+
 /// Every four bytes of a section.
 fn data(
     program: &Program<'_>,
+    text: &Text,
     section: &Section,
     found: &mut HashMap<u64, Found>,
     near: impl Fn(u64) -> bool,
@@ -201,10 +226,15 @@ fn data(
         if !near(value) {
             continue;
         }
-        let Some(found) = found.get_mut(&value) else { continue };
         let addr = section.addr + n as u64;
-        if holds_words && addr.is_multiple_of(8) && read_u64(bytes, n as u64) == Some(value) {
+        let word = holds_words && addr.is_multiple_of(8) && read_u64(bytes, n as u64) == Some(value);
+        if word {
+            pin_marked(text, found, value);
+        }
+        let Some(found) = found.get_mut(&value) else { continue };
+        if word {
             found.words.push(addr);
+            found.strays += usize::from(!company::is_good(program, text, bytes, n as u64));
         } else {
             found.pinned = true;
         }
@@ -253,5 +283,6 @@ mod tests {
         let two = || Found { words: vec![8, 16], ..Found::default() };
         assert!(two().movable(0x0040_1010));
         assert!(!two().movable(0x0045_4340), "\"@CE\" may be a text");
+        assert!(!Found { strays: 1, ..two() }.movable(0x0040_1010), "one of the two may be a number");
     }
 }

@@ -1,5 +1,6 @@
 //! Reordered programs are run, and compared with the originals.
 
+mod coincidence;
 mod compiled;
 mod generated;
 mod hostile;
