@@ -11,6 +11,9 @@ Needs root, perf, losetup, mkfs.ext4.
 """
 import os, re, signal, statistics, subprocess, sys, tempfile
 
+sys.dont_write_bytecode = True
+import jobs
+
 pagein = os.path.abspath(sys.argv[1])
 rounds = next((int(word) for word in sys.argv[2:] if word.isdigit()), 5)
 only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
@@ -85,7 +88,7 @@ def measure(work, device, mount):
         for kind, job in (("same job profiled", args), ("another job", other)):
             profile, files[kind] = os.path.join(work, "profile"), os.path.join(mount, f"{name}.{kind.split()[0]}")
             subprocess.run([pagein, "profile", "-o", profile, "--", files["shipped"], *job], cwd=work, stdout=null, stderr=null)
-            subprocess.run([pagein, "relayout", files["shipped"], "--profile", profile, "-o", files[kind]], check=True, stdout=null)
+            jobs.relay(pagein, files["shipped"], profile, files[kind])
         for shown, sectors in READ_AHEAD:
             subprocess.run(["blockdev", "--setra", str(sectors), device], check=True)
             cells = []

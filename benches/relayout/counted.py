@@ -60,7 +60,7 @@ for job in jobs.all_jobs(scale=5):
         profiled = job.busy if kind == "own" else job.short
         profile = os.path.join(work, "profile")
         subprocess.run([pagein, "profile", "-o", profile, "--", original, *profiled], cwd=work, stdout=null, stderr=null)
-        subprocess.run([pagein, "relayout", original, "--profile", profile, "-o", relaid], check=True, stdout=null)
+        jobs.relay(pagein, original, profile, relaid)
         after, output = figures(relaid, job.busy)
         assert output == expected, job.name
         pairs = " | ".join(f"{x / 1e3:.0f} | {y / 1e3:.0f}" for x, y in zip(before[1:], after[1:]))

@@ -47,7 +47,7 @@ for job in jobs.all_jobs():
     subprocess.run(["cp", job.program, original], check=True)
     profiled = job.busy if own else job.short
     subprocess.run([pagein, "profile", "-o", profile, "--", original, *profiled], cwd=work, stdout=null, stderr=null)
-    subprocess.run([pagein, "relayout", original, "--profile", profile, "-o", relaid], check=True, stdout=null)
+    jobs.relay(pagein, original, profile, relaid)
     times = {original: [], relaid: []}
     for number in range(rounds):
         outputs = set()

@@ -239,7 +239,8 @@ fn links_inside_links_carry_tcp() {
     let printed = text(command.arg(script), 5);
     let (ping, size) = printed.split_once('\n').unwrap();
     let millis: f64 = ping.trim_start_matches("time=").trim_end_matches(" ms").parse().unwrap();
-    assert!((30.0..31.0).contains(&millis) && size == "50000", "{printed}");
+    // Not the 50 ms of both; what a busy machine adds does not matter.
+    assert!((30.0..45.0).contains(&millis) && size == "50000", "{printed}");
 }
 
 #[test]

@@ -315,3 +315,16 @@ fn profiles_are_made_of_lists_and_of_perf() {
     assert_eq!(nothing.code(), 125);
     assert!(nothing.stderr().contains("none of 1 names"), "{}", nothing.stderr());
 }
+
+/// Nearly all functions of the other job are unseen: it touches their pages, and those of the clones of the few others besides.
+#[test]
+fn what_would_cost_other_jobs_pages_is_left_as_it_was() {
+    let profile = profile("unseen.profile", "echo $((6*7))", &[]);
+    let relaid = scratch().join("bash.unseen");
+    let refused = relayout(Path::new(BASH), &profile, &relaid, &["--unseen", "85"]);
+    assert_eq!(refused.code(), 126, "{refused:?}");
+    assert!(refused.stderr().contains("another job than those profiled would touch"), "{refused:?}");
+    assert!(!relaid.exists());
+    relayout(Path::new(BASH), &profile, &relaid, &["--unseen", "0"]).success();
+    same(Path::new(BASH), &relaid, &["-c", "echo $((6*7))"]);
+}

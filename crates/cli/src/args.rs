@@ -406,6 +406,11 @@ pub(crate) struct Relayout {
     #[arg(long, value_name = "ORDER", default_value = "first-touch", hide_possible_values = true,
           value_parser = order_names())]
     pub(crate) order: String,
+    /// Share of the functions of jobs that are not profiled, which the profile does not name, in percent; 0 if only profiled jobs are
+    /// run. If such a job would touch more pages than before, APP is left as it is (exit status 126) [default: as the profile's
+    /// runs tell; 25 if it has one]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) unseen: Option<u32>,
     /// Run this shell command with APP as it is and with the new file in its place; keep the new file only if both print and end
     /// alike. May be given several times. The command runs twice: it should print the same each time
     #[arg(long, value_name = "CMD", conflicts_with = "linker")]

@@ -16,7 +16,7 @@ use super::{bytes, pagein, plain, print, profile, replace, verify_run};
 use crate::args;
 
 pub(crate) fn relayout(args: &args::Relayout) -> Result<ExitCode, Failure> {
-    let subject = Subject::open(&args.app, profile::read(&args.profile)?)?;
+    let subject = Subject { unseen: args.unseen, ..Subject::open(&args.app, profile::read(&args.profile)?)? };
     let order = order::by_name(&args.order).expect("clap knows the names");
     if let Some(linker) = args.linker {
         return ordering_file(args, &subject, order, linker);
@@ -98,6 +98,8 @@ pub(crate) struct Subject {
     pub(crate) profile: Profile,
     pub(crate) matched: Matched,
     pub(crate) graph: Graph,
+    /// Percent of another job's functions that the profile does not name; `None`: as its runs tell.
+    pub(crate) unseen: Option<u32>,
 }
 
 impl Subject {
@@ -111,7 +113,7 @@ impl Subject {
             eprintln!("pagein: {}: {warning}", path.display());
         }
         let graph = Graph::of_matched(&matched, &program);
-        Ok(Self { path, bytes, program, profile, matched, graph })
+        Ok(Self { path, bytes, program, profile, matched, graph, unseen: None })
     }
 
     /// The program with its functions in that order.
@@ -124,7 +126,7 @@ impl Subject {
         }
         let addresses = self.matched.addresses(&self.profile, &self.program, &arranged);
         let mut options = Options::default();
-        if let Some(unseen) = self.profile.unseen() {
+        if let Some(unseen) = self.unseen.or_else(|| self.profile.unseen()) {
             options.unseen = unseen;
         }
         pagein_relayout::relayout(&self.bytes, &addresses, &options)
