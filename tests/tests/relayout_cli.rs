@@ -325,6 +325,7 @@ fn what_would_cost_other_jobs_pages_is_left_as_it_was() {
     assert_eq!(refused.code(), 126, "{refused:?}");
     assert!(refused.stderr().contains("another job than those profiled would touch"), "{refused:?}");
     assert!(!relaid.exists());
-    relayout(Path::new(BASH), &profile, &relaid, &["--unseen", "0"]).success();
+    let done = relayout(Path::new(BASH), &profile, &relaid, &["--unseen", "0"]).success();
+    assert!(done.stdout().contains("lie together now"), "{}", done.stdout());
     same(Path::new(BASH), &relaid, &["-c", "echo $((6*7))"]);
 }
