@@ -47,6 +47,8 @@ const REMEMBERED_BYTES: u64 = 128 << 10;
 const RENT: u32 = 3;
 /// While all of the rest is on its way, at most this part of it is asked for once more.
 const OVERTAKEN: u64 = 64;
+/// A hot stream of no more than so many bandwidth-delay products is over before it fills the link for long.
+const BESIDE: f64 = 1.5;
 /// Most connections that are made for the rest alone.
 const CONNECTIONS_MAX: u32 = 4;
 /// In [`Plan::frame_of`]: a page that the fill does not bring.
@@ -157,14 +159,19 @@ impl Fill {
     }
 
     /// Connections that the rest may come over now, and over how many it is to come: those of the hot stream, which are warm, as soon as
-    /// they have nothing to bring; without such a stream as many as the link needs. Where a demand has taken one, a new one would be
-    /// slower than to wait for it.
+    /// they have nothing to bring while windows are what holds it up, else behind it; without such a stream as many as the link needs.
+    /// Where a demand has taken one, a new one would be slower than to wait for it.
     fn lanes(&self, lazy: &Lazy, link: &Link) -> (usize, u32) {
         let all = match self.connections() {
             1 if lazy.received() == 0 => connections(link),
             hot => hot,
         };
-        let free = if *self.alone.borrow() { all as usize } else { lock(&self.spare).count() };
+        let hot_bytes = lazy.remote.frame_offsets.last().map_or(0, |&end| end);
+        let free = match *self.alone.borrow() {
+            true => all as usize,
+            false if hot_bytes as f64 <= BESIDE * link.product() => lock(&self.spare).count(),
+            false => 0,
+        };
         let taken = if all > 1 { lock(&self.demands).waiting as usize } else { 0 };
         (free.saturating_sub(taken), all)
     }
