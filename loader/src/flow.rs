@@ -29,6 +29,9 @@ pub(crate) type Pacing = Box<dyn Fn(u32, u64) -> Option<Pace> + Send + Sync>;
 
 /// What a young connection brings one round trip after the request: its window, less a packet in which the head of the response is.
 pub(crate) const FLIGHT: u64 = FIRST_FLIGHT - SEGMENT;
+/// A transfer of more than so many bandwidth-delay products is not held up by slow start for long (ruff's hot part, 7 of them at
+/// 100 Mbit/s x 20 ms: 0.34 s over four connections, 0.26 over one).
+const LONG: u64 = 4;
 /// How often a pacing that said "not now" is asked again.
 const AGAIN: Duration = Duration::from_millis(5);
 
@@ -37,9 +40,11 @@ pub(crate) fn at_once() -> Pacing {
     Box::new(|_, _| Some(Pace { piece: u64::MAX, ahead: 0, lanes: 1 }))
 }
 
-/// How many of so many connections are of use on a link of this bandwidth-delay product, bytes: all, or one if their first flights fill it.
-pub(crate) fn useful(connections: u32, product: u64) -> u32 {
-    if FIRST_FLIGHT.saturating_mul(connections.into()) < product { connections } else { 1 }
+/// How many of so many connections are of use for `len` bytes on a link of this bandwidth-delay product: all, or one where the first flights
+/// fill it, or where the link is full for most of the time: one alone brings everything in order then.
+pub(crate) fn useful(connections: u32, len: u64, product: u64) -> u32 {
+    let flights = FIRST_FLIGHT.saturating_mul(connections.into());
+    if flights < product && len / LONG <= product { connections } else { 1 }
 }
 
 /// Behind the flights that so many connections have brought first ([`Asking::speculate`]): an equal share for each, so that none waits for
@@ -459,7 +464,8 @@ mod tests {
             u64::MAX,
             "one connection does that by itself"
         );
-        assert_eq!([50_000, 60_000].map(|product| useful(4, product)), [1, 4]);
+        assert_eq!([50_000, 60_000].map(|product| useful(4, 100_000, product)), [1, 4]);
+        assert_eq!([1_000_000, 1_000_004].map(|len| useful(4, len, 250_000)), [4, 1]);
     }
 
     #[test]

@@ -204,7 +204,7 @@ impl<'a> Start<'a> {
             stream.skip_to(lazy.first_missing_offset(), hot_len);
         } else if let Some(asking) = speculation.filter(|_| stream.received() <= flow::FLIGHT) {
             let product = self.link().product() as u64;
-            let connections = flow::useful(asking.connections(), product);
+            let connections = flow::useful(asking.connections(), hot_len, product);
             let flow = asking.go_on(hot_len, flow::slow_start(connections, product));
             lazy.fill.as_ref().inspect(|fill| fill.set_connections(connections, flow.spare()));
             stream.go_on_with(flow);
