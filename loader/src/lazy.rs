@@ -418,6 +418,8 @@ impl Lazy {
             }
             chosen
         };
+        // A second request takes a second connection.
+        let _waits = self.fill.as_ref().filter(|_| !chosen.before.is_empty()).map(Fill::demand);
         tokio::try_join!(self.fetch_groups(chosen.from), self.fetch_groups(chosen.before))?;
         Ok(())
     }
