@@ -202,7 +202,9 @@ impl<'a> Start<'a> {
         let manifest = &lazy.remote.manifest;
         if lazy.has_kept_frames() {
             stream.skip_to(lazy.first_missing_offset(), hot_len);
-        } else if let Some(asking) = speculation.filter(|_| stream.received() <= flow::FLIGHT) {
+        } else if let Some(asking) =
+            speculation.filter(|_| stream.received() <= flow::FLIGHT && !stream.all_comes())
+        {
             let product = self.link().product() as u64;
             let connections = flow::useful(asking.connections(), hot_len, product);
             let flow = asking.go_on(hot_len, flow::slow_start(connections, product));
