@@ -4,13 +4,14 @@
     second_reader.py IMAGE-DIRECTORY PROGRAM [MANIFEST-DIGEST]
 
 Linked pages are checked against the relocations that PROGRAM itself lists.
-Checks every digest and limit, puts the program together from `whole`, from `hot` + `cold`, and from `paged`, and compares each with
-PROGRAM. Prints one JSON object; exit status 1 and one line on standard error if anything is wrong.
+Checks every digest and limit, puts the program together from `whole`, from `groups`, and from `paged`, and compares each with
+PROGRAM and the pages of `hot` with theirs. Prints one JSON object; exit status 1 and one line on standard error if anything is wrong.
 
 Needs the packages of tests/requirements.txt; tests/second_reader.sh installs them and runs this.
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -22,6 +23,8 @@ RECORD_ROOM = 1024
 MAX_FRAME_PAGES = 4096
 MAX_MANIFEST = 64 << 20
 MAX_FILE = 16 << 30
+# What the branch filter takes for an instruction, up to its operand.
+OPERAND = re.compile(rb"(?s)(?:[\xe8\xe9]|[\x89\x8b\x8d][\x05\x0d\x15\x1d\x25\x2d\x35\x3d]|\xff[\x15\x25])(?=(.{4}))")
 
 
 class Damaged(Exception):
@@ -52,6 +55,18 @@ def unpack(packed, length, what, more=0):
     need(decompressor.eof and not decompressor.unused_data, f"{what}: not one zstd frame")
     need(length <= len(raw) <= length + more, f"{what}: {len(raw)} bytes, not {length}")
     return raw
+
+
+def unfilter(page, number):
+    """The page as it was before the branch filter."""
+    page, at = bytearray(page), 0
+    while found := OPERAND.search(page, at):
+        at = found.end() + 4
+        value = int.from_bytes(found[1], "little", signed=True)
+        if -(2**26) <= value < 2**26:
+            value = (value - (PAGE * number + at) + 2**26) % 2**27 - 2**26
+            page[at - 4 : at] = value.to_bytes(4, "little", signed=True)
+    return bytes(page)
 
 
 class Record:
@@ -138,7 +153,7 @@ class Manifest:
     def __init__(self, data):
         need(len(data) >= 16, "no manifest")
         need(data[:7] == b"pagein\0", "not an image")
-        need(data[7] == 2, f"format version {data[7]}")
+        need(data[7] == 3, f"format version {data[7]}")
         stored, length = (int.from_bytes(data[at : at + 4], "little") for at in (8, 12))
         need(stored <= MAX_MANIFEST and length <= MAX_MANIFEST, "the manifest is too large")
         need(16 + stored <= len(data), "the manifest is cut")
@@ -169,9 +184,9 @@ class Manifest:
         rest = [n for n in range(total) if n not in is_hot]
         near = [n for n in rest if n // 64 in blocks]
         far = [n for n in rest if n // 64 not in blocks]
-        self.whole_frames = fields.frames(self.hot + near + far)
+        self.rest_frames = fields.frames(near + far)
         self.sets = {}
-        for which in ("cold", "paged")[: fields.uint(1, 2, "the group sets")]:
+        for which in ("groups", "paged")[: fields.uint(1, 2, "the group sets")]:
             index_len = fields.uint(0, 4 + bound(64 * total + 64), "an index's length")
             digest = fields.take(32)
             self.sets[which] = index_len, digest, fields.uint(0, 6184 * total, "the groups' size")
@@ -205,24 +220,24 @@ class Image:
     def object(self, name):
         return (self.directory / name).read_bytes()
 
-    def open_frames(self, data, frames, what):
-        """Page -> bytes of frames that lie one behind the other in `data`."""
+    def open_frames(self, data, frames, what, unpack):
+        """Page -> bytes of frames or groups that lie one behind the other in `data`."""
         at, pages = 0, {}
         for number, frame in enumerate(frames):
             length = frame[1]
-            pages.update(self.open_frame(data[at : at + length], frame, f"{what} {number}"))
+            pages.update(self.open_frame(data[at : at + length], frame, f"{what} {number}", unpack))
             at += length
         need(at == len(data), f"{what}: {len(data)} bytes, not {at}")
         return pages
 
-    def open_frame(self, stored, frame, what):
+    def open_frame(self, stored, frame, what, unpack):
         numbers, length, digest = frame
         need(len(stored) == length, f"{what} has {len(stored)} bytes, not {length}")
         check(stored, digest, what)
-        linked = [] if self.plain else [page for page in numbers if page in self.manifest.linked]
+        linked = [page for page in numbers if page in self.manifest.linked]
         raw = unpack(stored, PAGE * len(numbers), what, RECORD_ROOM * len(linked))
         self.frames_checked += 1
-        pages = {page: raw[i * PAGE : (i + 1) * PAGE] for i, page in enumerate(numbers)}
+        pages = {page: unfilter(raw[i * PAGE : (i + 1) * PAGE], page) for i, page in enumerate(numbers)}
         fields = Fields(raw[PAGE * len(numbers) :], f"the records of {what}")
         for page in linked:
             record = Record(fields)
@@ -233,15 +248,26 @@ class Image:
         return pages
 
     def stream(self, name, frames):
-        """The pages of `hot` or `whole`."""
-        self.plain = name == "whole"
+        """The pages of `hot` or `whole`, whose frames are pieces of one zstd frame."""
         data, head = self.object(name), self.manifest.stored
         need(data.startswith(head), f"{name} has another manifest")
-        return self.open_frames(data[len(head) :], frames, name)
+        decompressor = zstandard.ZstdDecompressor().decompressobj()
+
+        def unpack_next(stored, length, what, more):
+            try:
+                raw = decompressor.decompress(stored)
+            except zstandard.ZstdError as error:
+                raise Damaged(f"{what}: {error}") from error
+            need(length <= len(raw) <= length + more, f"{what}: {len(raw)} bytes, not {length}")
+            return raw
+
+        pages = self.open_frames(data[len(head) :], frames, name, unpack_next)
+        need(name != "whole" or not frames or decompressor.eof, "whole: its zstd frame does not end")
+        return pages
 
     def groups(self, which):
-        """The pages of `cold` or `paged`."""
-        m, self.plain = self.manifest, False
+        """The pages of `groups` or `paged`."""
+        m = self.manifest
         index_len, digest, size = m.sets[which]
         index = self.object(which + ".index")
         need(len(index) == index_len, f"{which}.index has {len(index)} bytes, not {index_len}")
@@ -259,12 +285,12 @@ class Image:
         need(len(set(listed)) == len(listed), f"{which}.index has a page twice")
         need(sum(group[1] for group in groups) == size, f"{which}.index has other sizes than the manifest")
         if not m.page_files:
-            return self.open_frames(self.object(which), groups, which)
+            return self.open_frames(self.object(which), groups, which, unpack)
         need(not (self.directory / which).exists(), f"{which} is there besides page files")
         pages = {}
         for group in groups:
             name = group[2].hex()
-            pages.update(self.open_frame(self.object(f"pages/{name[:2]}/{name}"), group, name))
+            pages.update(self.open_frame(self.object(f"pages/{name[:2]}/{name}"), group, name, unpack))
         return pages
 
     def join(self, pages, what):
@@ -342,9 +368,9 @@ def main(directory, program, pinned=None):
     image = Image(directory, pinned)
     m = image.manifest
     original = Path(program).read_bytes()
-    hot, cold = image.stream("hot", m.hot_frames), image.groups("cold")
-    need(not hot.keys() & cold.keys(), "a page is both hot and cold")
-    ways = {"whole": image.stream("whole", m.whole_frames), "hot+cold": {**hot, **cold}}
+    hot, whole = image.stream("hot", m.hot_frames), image.stream("whole", m.hot_frames + m.rest_frames)
+    need(list(hot) == m.hot and all(whole[page] == hot[page] for page in hot), "hot is not as in whole")
+    ways = {"whole": whole, "groups": image.groups("groups")}
     if "paged" in m.sets:
         ways["paged"] = image.groups("paged")
     for what, pages in ways.items():

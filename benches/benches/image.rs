@@ -1,10 +1,11 @@
-//! Reading and writing an image's parts: frames, manifest, group index. The pages are this benchmark's own executable.
+//! Reading and writing an image's parts: groups, manifest, group index. The pages are this benchmark's own executable.
 
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pagein_image::{
-    Digest, Frame, GroupIndex, GroupSet, Linking, Manifest, NotLinked, PAGE_SIZE, PageNo, encode_frame,
+    Digest, Frame, GroupIndex, GroupSet, LinkedPages, Linking, Manifest, NotLinked, PAGE_SIZE, PageNo,
+    encode_group,
 };
 
 /// node 20: 97 MB, of which a run touches about an eighth.
@@ -12,7 +13,7 @@ const NODE_SIZE: u64 = 98_930_000;
 const HOT_PAGES: u32 = 3300;
 const FRAME_PAGES: u32 = 64;
 const GROUP_PAGES: u32 = 16;
-const WHOLE_FRAME_PAGES: u32 = 2048;
+const REST_FRAME_PAGES: u32 = 2048;
 
 /// The first `len` bytes behind the ELF header's page: code and tables, like any program's.
 fn pages(len: usize) -> Vec<u8> {
@@ -21,27 +22,30 @@ fn pages(len: usize) -> Vec<u8> {
     file.iter().skip(PAGE_SIZE).cycle().take(len).copied().collect()
 }
 
-fn frames(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("frame");
+fn groups(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("group");
     group.sample_size(20).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
     for kib in [32, 256, 1024, 8192] {
         let raw = pages(kib << 10);
         let count = (raw.len() / PAGE_SIZE) as u32;
-        let stored = encode_frame(&raw, 19);
+        let numbers: Vec<PageNo> = (1..=count).map(PageNo).collect();
+        let stored = encode_group(&numbers, &raw, &[], 19);
         let frame = Frame::of(&stored, count);
+        let none = LinkedPages::default();
         group.throughput(Throughput::Bytes(raw.len() as u64));
         group.bench_function(BenchmarkId::new("verify and decompress", format!("{kib} KiB")), |b| {
-            b.iter(|| frame.decode(&stored, "frame").expect("it was made above"));
+            b.iter(|| frame.decode_group(&stored, &numbers, &none, "group").expect("it was made above"));
         });
         group.bench_function(BenchmarkId::new("verify", format!("{kib} KiB")), |b| {
             b.iter(|| frame.digest.check(&stored, "frame").expect("it was made above"));
         });
     }
     let raw = pages(FRAME_PAGES as usize * PAGE_SIZE);
+    let numbers: Vec<PageNo> = (1..=FRAME_PAGES).map(PageNo).collect();
     group.throughput(Throughput::Bytes(raw.len() as u64));
     for level in [3, 6, 19] {
         group.bench_function(BenchmarkId::new("compress 256 KiB", format!("level {level}")), |b| {
-            b.iter(|| encode_frame(&raw, level));
+            b.iter(|| encode_group(&numbers, &raw, &[], level));
         });
     }
     group.finish();
@@ -80,8 +84,8 @@ fn node_manifest() -> Manifest {
         hot_pages,
         hot_frames: frame_table(HOT_PAGES, FRAME_PAGES),
         exec_frames: 1,
-        whole_frames: frame_table(page_count, WHOLE_FRAME_PAGES),
-        cold: set,
+        rest_frames: frame_table(page_count - HOT_PAGES, REST_FRAME_PAGES),
+        groups: set,
         paged: Some(set),
         linking: Linking::Off(NotLinked::Fixed),
     }
@@ -113,5 +117,5 @@ fn tables(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, frames, tables);
+criterion_group!(benches, groups, tables);
 criterion_main!(benches);

@@ -1,8 +1,9 @@
 //! A recorded run over a link that is a pipe: bytes come at its rate, requests take a round trip, nothing is lost and there is no slow
 //! start. Much simpler than [`pagein_simnet::replay`], and meant only to compare images of one program with each other: with the hot
-//! stream, what overtakes it, and clusters of cold groups on demand, but without the background fill, which would hide what
+//! stream, what overtakes it, and clusters of groups on demand, but without the background fill, which would hide what
 //! they cost.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -37,7 +38,7 @@ enum Place {
     Cold(usize),
 }
 
-/// Which cold groups come along with one that is demanded.
+/// Which groups come along with one that is demanded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sides {
     /// Those behind it.
@@ -67,9 +68,11 @@ impl Layout {
         let hot = std::fs::read(image.join(object::HOT)).with_context(|| image.display().to_string())?;
         let head = Manifest::stored_len(&hot)?;
         let manifest = Manifest::decode(&hot[..head])?;
-        let index = std::fs::read(image.join(object::COLD_INDEX))?;
-        let groups = GroupIndex::decode(&index, &manifest.cold, manifest.file_size)?;
+        let index = std::fs::read(image.join(object::GROUPS_INDEX))?;
+        let groups = GroupIndex::decode(&index, &manifest.groups, manifest.file_size)?;
         let mut place = vec![Place::Cold(usize::MAX); manifest.page_count() as usize];
+        let hot: HashSet<PageNo> = manifest.hot_pages.iter().copied().collect();
+        let is_hot = |page| hot.contains(&page);
         let mut hot_pages = manifest.hot_pages.iter();
         let (mut ends, mut end) = (Vec::new(), head as f64);
         for (number, frame) in manifest.hot_frames.iter().enumerate() {
@@ -79,7 +82,8 @@ impl Layout {
             ends.push(end);
         }
         for (number, group) in groups.groups().iter().enumerate() {
-            group.pages.iter().for_each(|page| place[page.index()] = Place::Cold(number));
+            let cold = group.pages.iter().filter(|page| !is_hot(**page));
+            cold.for_each(|page| place[page.index()] = Place::Cold(number));
         }
         let unit = |frame: &pagein_image::Frame| Unit { bytes: frame.stored_len.into(), pages: frame.pages };
         Ok(Self {
@@ -93,7 +97,7 @@ impl Layout {
         })
     }
 
-    /// Bytes of the index of the cold groups.
+    /// Bytes of the index of the groups.
     pub fn index_bytes(&self) -> f64 {
         self.index
     }
@@ -136,7 +140,7 @@ pub fn replay(layout: &Layout, job: &Job, link: &Link, sides: Sides) -> Replayed
         layout,
         link: *link,
         begin,
-        // The index of the cold groups comes beside the stream.
+        // The index of the groups comes beside the stream.
         between: vec![(begin, layout.index)],
         free: begin,
         frames: vec![None; layout.frames.len()],

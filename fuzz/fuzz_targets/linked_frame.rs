@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pagein_image::{Frame, LinkedPages, PAGE_SIZE, PageNo, encode_linked_frame};
+use pagein_image::{Frame, LinkedPages, PAGE_SIZE, PageNo, encode_group};
 
 fuzz_target!(|input: (u8, u16, &[u8])| {
     let (count, linked, records) = input;
@@ -11,7 +11,7 @@ fuzz_target!(|input: (u8, u16, &[u8])| {
     let raw = [vec![0x5a; pages.len() * PAGE_SIZE], records.to_vec()].concat();
     let stored = zstd::bulk::compress(&raw, 1).unwrap();
     let frame = Frame::of(&stored, pages.len() as u32);
-    let Ok(unpacked) = frame.decode_linked(&stored, &pages, &set, "a frame") else { return };
+    let Ok(unpacked) = frame.decode_group(&stored, &pages, &set, "a frame") else { return };
     assert_eq!(unpacked.bytes.len(), pages.len() * PAGE_SIZE);
     assert_eq!(unpacked.links.len(), set.count() as usize);
     for (index, links) in &unpacked.links {
@@ -20,6 +20,6 @@ fuzz_target!(|input: (u8, u16, &[u8])| {
         assert!(links.relative().all(|word| word < PAGE_SIZE / 8));
     }
     let links: Vec<_> = unpacked.links.iter().map(|(_, links)| links).collect();
-    assert_eq!(encode_linked_frame(&unpacked.bytes, &links, 1), stored);
+    assert_eq!(encode_group(&pages, &unpacked.bytes, &links, 1), stored);
     assert_eq!(unpacked.into_file_form().len(), pages.len() * PAGE_SIZE);
 });

@@ -6,7 +6,7 @@ use pagein_image::{HEADER_LEN, Manifest};
 
 fuzz_target!(|input: (bool, &[u8])| {
     let (packed, bytes) = input;
-    let mut stored = b"pagein\0\x02".to_vec();
+    let mut stored = b"pagein\0\x03".to_vec();
     if packed {
         stored.extend(bytes);
     } else {
@@ -23,7 +23,8 @@ fuzz_target!(|input: (bool, &[u8])| {
         |frames: &[pagein_image::Frame]| frames.iter().map(|frame| frame.pages as usize).sum::<usize>();
     assert_eq!(pages(&manifest.hot_frames), manifest.hot_pages.len());
     assert_eq!(manifest.hot_touched.len(), manifest.hot_pages.len());
-    assert_eq!(pages(&manifest.whole_frames), manifest.page_count() as usize);
+    let hot = manifest.hot_pages.len();
+    assert_eq!(pages(&manifest.rest_frames), manifest.page_count() as usize - hot);
     assert!(manifest.exec_frames as usize <= manifest.hot_frames.len());
     let linked = manifest.linking.pages();
     assert!(linked.iter().all(|page| page.0 < manifest.page_count() && linked.contains(page)));

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use pagein_elf::Program;
-use pagein_image::{ImageError, Manifest, PAGE_SIZE, object};
+use pagein_image::{ImageError, Manifest, PAGE_SIZE, StreamDecoder, object};
 use pagein_source::Source;
 
 use crate::cache::{Cache, digest_of, mark_complete};
@@ -28,10 +28,13 @@ pub(crate) async fn fetch_complete(
     let file = unnamed.file();
     let pages = manifest.whole_pages();
     let mut rest = &pages[..];
-    for (number, frame) in manifest.whole_frames.iter().enumerate() {
+    let mut decoder = StreamDecoder::default();
+    for (number, frame) in manifest.whole_frames().enumerate() {
         let stored = stream.take(frame.stored_len as usize).await?;
-        let raw = frame.decode(&stored, &format!("frame {number}")).map_err(damaged)?;
         let (here, after) = rest.split_at(frame.pages as usize);
+        let unpacked =
+            decoder.decode(frame, &stored, here, manifest.linking.pages(), &format!("frame {number}"));
+        let raw = unpacked.map_err(damaged)?.into_file_form();
         for (first, count) in runs(here, |_| false) {
             let bytes = &raw[first * PAGE_SIZE..(first + count) * PAGE_SIZE];
             file.write_all_at(bytes, here[first].offset().0).map_err(Trouble::cache(&path))?;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use pagein_image::{Manifest, PageNo, Unpacked, object};
+use pagein_image::{Frame, Manifest, PageNo, object};
 use pagein_model::cost::worth_prefetching;
 use pagein_model::{Link, Shape, UNKNOWN_LINK, slow_start};
 use pagein_source::WireStats;
@@ -92,11 +92,8 @@ struct Plan {
 }
 
 struct Coming {
-    /// Position in the manifest's list.
-    number: usize,
+    frame: Frame,
     pages: Vec<PageNo>,
-    /// Those of its pages that can be installed as they come.
-    usable: Vec<PageNo>,
     /// Offset in `whole` behind it.
     end: u64,
 }
@@ -166,7 +163,7 @@ impl Fill {
             1 if lazy.received() == 0 => connections(link),
             hot => hot,
         };
-        let hot_bytes = lazy.remote.frame_offsets.last().map_or(0, |&end| end);
+        let hot_bytes = lazy.remote.hot_end();
         let free = match *self.alone.borrow() {
             true => all as usize,
             false if hot_bytes as f64 <= BESIDE * link.product() => lock(&self.spare).count(),
@@ -328,13 +325,13 @@ pub(crate) fn start(lazy: &Arc<Lazy>) {
     lazy.runtime.clone().spawn(async move { run(&lazy).await });
 }
 
-/// Fetches the index of the cold groups before a page of them is needed, if a round trip saved with this probability is worth its bytes.
+/// Fetches the index of the groups before one is needed, if a round trip saved with this probability is worth its bytes.
 pub(crate) async fn fetch_index(lazy: Arc<Lazy>) {
-    let bytes = f64::from(lazy.remote.manifest.cold.index_len);
+    let bytes = f64::from(lazy.remote.manifest.groups.index_len);
     let is_worth = lazy.link().is_some_and(|link| worth_prefetching(OTHER_JOB, bytes, &link));
     if is_worth {
         // Whoever needs it asks again.
-        let _ = lazy.remote.cold_index().await;
+        let _ = lazy.remote.group_index().await;
     }
 }
 
@@ -359,26 +356,20 @@ fn shape(lazy: &Lazy) -> Shape {
 
 fn plan(lazy: &Lazy) -> Plan {
     let manifest = &lazy.remote.manifest;
-    let pages = manifest.whole_pages();
-    let mut frame_of = vec![NONE; pages.len()];
-    let (mut frames, mut first, mut end) = (Vec::new(), 0, lazy.remote.frame_offsets[0]);
-    for (number, frame) in manifest.whole_frames.iter().enumerate() {
-        let here = &pages[first..first + frame.pages as usize];
-        first += frame.pages as usize;
+    let all = manifest.whole_pages();
+    let mut frame_of = vec![NONE; all.len()];
+    let mut rest = &all[manifest.hot_pages.len()..];
+    let start = lazy.remote.hot_end();
+    let (mut frames, mut end) = (Vec::new(), start);
+    for frame in &manifest.rest_frames {
+        let (pages, after) = rest.split_at(frame.pages as usize);
+        rest = after;
         end += u64::from(frame.stored_len);
-        // Frames that hold hot pages besides are the work of other writers: their pages come twice.
-        if first <= manifest.hot_pages.len() {
-            continue;
-        }
-        let usable: Vec<PageNo> = here.iter().copied().filter(|page| !lazy.is_linked(*page)).collect();
-        for page in &usable {
+        for page in pages {
             frame_of[page.index()] = frames.len() as u32;
         }
-        frames.push(Coming { number, pages: here.to_vec(), usable, end });
+        frames.push(Coming { frame: *frame, pages: pages.to_vec(), end });
     }
-    let first =
-        frames.first().map(|frame: &Coming| (frame.end, manifest.whole_frames[frame.number].stored_len));
-    let start = first.map_or(end, |(end, len)| end - u64::from(len));
     Plan { start, frames, frame_of }
 }
 
@@ -395,7 +386,7 @@ async fn run(lazy: &Arc<Lazy>) {
     if !ranged {
         // There is no other way to these pages.
         let mut table = lock(&lazy.table);
-        plan.frames.iter().for_each(|frame| table.expect(&frame.usable));
+        plan.frames.iter().for_each(|frame| table.expect(&frame.pages));
     }
     // Without a thread there is no fill: pages still come on demand.
     let received = match Worker::start() {
@@ -409,21 +400,13 @@ async fn run(lazy: &Arc<Lazy>) {
     }
     if let Ok(Some(worker)) = received {
         let shared = Arc::clone(lazy);
-        let complete = move || {
-            let fill = shared.fill.as_ref();
-            let published = fill.map_or(Ok(None), |fill| fill.publish(&shared.remote.manifest))?;
-            published.map_or(Ok(()), |program| shared.link_rest(&program))
-        };
-        let outcome = worker.give(complete).await.ok();
-        // A full disk, say, is not the program's problem: the next run fetches again, and what is still missing here comes on
-        // demand, where there are demands.
-        if let (Some(Err(trouble)), false) = (outcome, ranged || lazy.linked.is_none()) {
-            return lazy.lose(plan.frames[0].pages[0], &trouble);
-        }
+        // A full disk, say, is not the program's problem: the next run fetches again.
+        let _ =
+            worker.give(move || shared.fill.as_ref().map(|fill| fill.publish(&shared.remote.manifest))).await;
     }
     // The reason of a failure does not matter yet: what is waited for is requested again, and that fails with a reason.
     for frame in &plan.frames {
-        let waited = lock(&lazy.table).stream_ended(&frame.usable);
+        let waited = lock(&lazy.table).stream_ended(&frame.pages);
         for page in waited {
             lazy.demand(page);
         }
@@ -438,7 +421,6 @@ async fn receive(
     ranged: bool,
 ) -> Result<(), Trouble> {
     let remote = &lazy.remote;
-    let stored_len = |frame: &Coming| u64::from(remote.manifest.whole_frames[frame.number].stored_len);
     let Some(last) = plan.frames.last() else { return Ok(()) };
     let (start, end) = (plan.start, last.end);
     fill.received.store(start, Ordering::Relaxed);
@@ -485,12 +467,12 @@ async fn receive(
     let mut expected = 0;
     let mut installing = Vec::new();
     for (position, frame) in plan.frames.iter().enumerate() {
-        let len = stored_len(frame);
+        let len = u64::from(frame.frame.stored_len);
         let mut stored = Vec::with_capacity(len as usize);
         while (stored.len() as u64) < len {
             // What has been asked for comes without further ado: who needs it now had better wait for it.
             while ranged && expected < plan.frames.len() && plan.frames[expected].end <= stream.asked() {
-                lock(&lazy.table).expect(&plan.frames[expected].usable);
+                lock(&lazy.table).expect(&plan.frames[expected].pages);
                 expected += 1;
             }
             let more = stream.take_some(len as usize - stored.len()).await?;
@@ -517,21 +499,15 @@ async fn skip(stream: &mut ObjectStream, len: u64) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Puts one frame of `whole` where its pages belong. The only place where pages come from `whole` into a running program.
+/// Puts one frame behind the hot ones where its pages belong.
 fn install(lazy: &Lazy, position: usize, stored: &[u8]) -> Result<(), Trouble> {
-    let Some((fill, plan)) = lazy.fill.as_ref().and_then(|fill| Some((fill, fill.plan.get()?))) else {
-        return Ok(());
-    };
-    let frame = &plan.frames[position];
-    let described = &lazy.remote.manifest.whole_frames[frame.number];
-    let raw = described.decode(stored, &format!("frame {}", frame.number)).map_err(|error| {
-        let object = lazy.remote.source.describe(object::WHOLE);
-        Trouble::Image { object, error }
-    })?;
-    // Pages that are to be relocated come without what is needed for it: they are passed over.
-    lazy.install(&frame.pages, Unpacked { bytes: raw.clone(), links: Vec::new() })?;
-    fill.keep(&frame.pages, raw);
-    Ok(())
+    let Some(plan) = lazy.fill.as_ref().and_then(|fill| fill.plan.get()) else { return Ok(()) };
+    let Coming { frame, pages, .. } = &plan.frames[position];
+    let number = lazy.remote.manifest.hot_frames.len() + position;
+    match lazy.unpack(number, frame, stored, pages, object::WHOLE)? {
+        Some(unpacked) => lazy.install_and_keep(pages, unpacked),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

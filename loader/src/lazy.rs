@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
-use pagein_elf::{LinkPlan, Program};
-use pagein_image::{GroupId, LinkedPage, PAGE_SIZE, PageNo, Unpacked, object};
+use pagein_elf::Program;
+use pagein_image::{Frame, GroupId, LinkedPage, PAGE_SIZE, PageNo, StreamDecoder, Unpacked, object};
 use pagein_model::{Link, Policy, UNKNOWN_LINK, cluster, cluster_pages};
+use pagein_source::SourceError;
 use pagein_uffd::MemoryFile;
 
 use crate::cache::Blobs;
@@ -20,12 +21,13 @@ use crate::fill::{self, Fill};
 use crate::launch::Launched;
 use crate::linked::LinkedStore;
 use crate::processes::{Process, Processes, Waiter, lock};
-use crate::remote::{Remote, Unit};
+use crate::remote::Remote;
 use crate::stats::Stats;
 use crate::stream::ObjectStream;
 use crate::table::{Answer, PageState, PageTable};
 use crate::tell::{MemoryId, say, tell};
 use crate::trouble::Trouble;
+use crate::unpack::InOrder;
 use crate::watch::Watch;
 
 /// Beyond twice the time that is expected, a page is waited for this much longer: schedulers and retransmissions take as long.
@@ -48,7 +50,12 @@ pub(crate) struct Lazy {
     pub(crate) fill: Option<Fill>,
     /// So many of the first hot frames were kept by earlier runs.
     kept_frames: usize,
-    in_flight: Mutex<HashSet<Unit>>,
+    /// Unpacks the frames of `hot` and `whole`.
+    frames: InOrder,
+    /// Groups on their way because somebody waits for them.
+    in_flight: Mutex<HashSet<GroupId>>,
+    /// All of `hot` once more, from a server that knows no ranges.
+    hot_again: tokio::sync::OnceCell<()>,
     /// Somebody is saying that the source is lost.
     losing: AtomicBool,
     /// It has been said.
@@ -86,7 +93,9 @@ impl Lazy {
             runtime,
             received: AtomicU64::new(0),
             fill,
+            frames: InOrder::default(),
             in_flight: Mutex::default(),
+            hot_again: tokio::sync::OnceCell::new(),
             losing: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             report: Mutex::new(None),
@@ -115,7 +124,7 @@ impl Lazy {
     }
 
     /// Makes pages available that have arrived and wakes who waits for them. What is not to be relocated is put into the
-    /// memory file. Pages that are but come without their records (from the object `whole`) are passed over.
+    /// memory file.
     pub(crate) fn install(&self, pages: &[PageNo], unpacked: Unpacked) -> Result<(), Trouble> {
         let Some(linked) = &self.linked else { return self.put(pages, &unpacked.into_file_form()) };
         let set = self.remote.manifest.linking.pages();
@@ -172,21 +181,29 @@ impl Lazy {
         self.processes.get().map(|processes| processes.all()).unwrap_or_default()
     }
 
-    /// Decodes and installs one hot frame.
-    pub(crate) fn install_frame(&self, number: usize, stored: &[u8]) -> Result<(), Trouble> {
-        let manifest = &self.remote.manifest;
+    /// Unpacks and installs one hot frame. The one before must have been.
+    fn install_frame(&self, number: usize, stored: &[u8]) -> Result<(), Trouble> {
         let pages = self.remote.frame_pages(number);
-        let what = format!("hot frame {number}");
-        let unpacked =
-            manifest.hot_frames[number].decode_linked(stored, pages, manifest.linking.pages(), &what);
-        let unpacked = unpacked.map_err(|error| {
-            let object = self.remote.source.describe(object::HOT);
-            Trouble::Image { object, error }
-        })?;
-        self.install_unpacked(number, unpacked)
+        let frame = &self.remote.manifest.hot_frames[number];
+        let Some(unpacked) = self.unpack(number, frame, stored, pages, object::HOT)? else { return Ok(()) };
+        self.install_hot(number, unpacked)
     }
 
-    fn install_unpacked(&self, number: usize, unpacked: Unpacked) -> Result<(), Trouble> {
+    /// Unpacks frame `number` of `object`, when those before it are; `None` if they do not come any more.
+    pub(crate) fn unpack(
+        &self,
+        number: usize,
+        frame: &Frame,
+        stored: &[u8],
+        pages: &[PageNo],
+        object: &str,
+    ) -> Result<Option<Unpacked>, Trouble> {
+        let unpacked = self.frames.decode(number, frame, stored, pages, self.remote.manifest.linking.pages());
+        let describe = |error| Trouble::Image { object: self.remote.source.describe(object), error };
+        unpacked.transpose().map_err(describe)
+    }
+
+    fn install_hot(&self, number: usize, unpacked: Unpacked) -> Result<(), Trouble> {
         let pages = self.remote.frame_pages(number);
         if number >= self.remote.manifest.exec_frames as usize {
             return self.install_and_keep(pages, unpacked);
@@ -198,7 +215,7 @@ impl Lazy {
     }
 
     /// Installs pages, and keeps them for the complete file if there is to be one.
-    fn install_and_keep(&self, pages: &[PageNo], unpacked: Unpacked) -> Result<(), Trouble> {
+    pub(crate) fn install_and_keep(&self, pages: &[PageNo], unpacked: Unpacked) -> Result<(), Trouble> {
         let raw = self.fill.is_some().then(|| unpacked.clone().into_file_form());
         self.install(pages, unpacked)?;
         self.keep_file_form(pages, raw);
@@ -209,32 +226,6 @@ impl Lazy {
         if let (Some(fill), Some(raw)) = (&self.fill, raw) {
             fill.keep(pages, raw);
         }
-    }
-
-    /// Whether the page is relocated as it is installed.
-    pub(crate) fn is_linked(&self, page: PageNo) -> bool {
-        self.linked.is_some() && self.remote.manifest.linking.pages().contains(page)
-    }
-
-    /// Makes the pages available that are to be relocated and have not come yet, from the complete file, which has all that
-    /// is needed for it.
-    pub(crate) fn link_rest(&self, file: &std::path::Path) -> Result<(), Trouble> {
-        let Some(linked) = &self.linked else { return Ok(()) };
-        let opened = std::fs::File::open(file).and_then(|file| pagein_uffd::map_file(&file));
-        let map = opened.map_err(Trouble::file(file))?;
-        let name = || self.remote.manifest.name.clone();
-        let program = Program::parse_file(&map).map_err(|error| Trouble::Elf { program: name(), error })?;
-        // The image says that it can be done; if this file could not, its pages would come one by one as before.
-        let Ok(plan) = LinkPlan::new(&map, &program) else { return Ok(()) };
-        let mut arrived = Vec::new();
-        for (page, bytes) in plan.pages() {
-            if self.is_linked(page) && lock(&self.table).state(page) != PageState::Present {
-                linked.keep(page, bytes.clone());
-                arrived.push(page);
-            }
-        }
-        self.linked_arrived(linked, &arrived);
-        Ok(())
     }
 
     fn linked_arrived(&self, linked: &LinkedStore, pages: &[PageNo]) {
@@ -262,10 +253,7 @@ impl Lazy {
     ) -> Result<(), Trouble> {
         for number in from..to {
             if number < self.kept_frames {
-                // From the cache; from the source if it was damaged there.
-                let pages = self.remote.frame_pages(number);
-                let unpacked = self.remote.fetch(&Unit::HotFrame(number), pages, self.policy).await?;
-                self.install_unpacked(number, unpacked)?;
+                self.install_frame(number, &self.remote.stored_frame(number).await?)?;
                 continue;
             }
             let len = self.remote.manifest.hot_frames[number].stored_len as usize;
@@ -286,7 +274,9 @@ impl Lazy {
         let first = self.remote.manifest.exec_frames as usize;
         let count = self.remote.manifest.hot_frames.len();
         // The reason does not matter yet: what is waited for is requested again, and that fails with a reason.
-        let _ = self.receive_frames(&mut stream, first, count).await;
+        if self.receive_frames(&mut stream, first, count).await.is_err() {
+            self.frames.end();
+        }
         let waited = lock(&self.table).stream_ended(&self.remote.manifest.hot_pages);
         for page in waited {
             self.demand(page);
@@ -365,36 +355,62 @@ impl Lazy {
 
     async fn fetch(&self, page: PageNo) -> Result<(), Trouble> {
         let _waits = self.fill.as_ref().map(Fill::demand);
-        let (unit, pages) = self.remote.unit(page, self.policy).await?;
-        // It may have come with the stream or with another page's unit meanwhile.
+        let (id, pages) = self.remote.group_of(page, self.policy).await?;
+        // It may have come with the stream or with another page's group meanwhile.
         let is_there = lock(&self.table).state(page) == PageState::Present;
-        if is_there || !lock(&self.in_flight).insert(unit.clone()) {
+        if is_there || !lock(&self.in_flight).insert(id) {
             return Ok(());
         }
-        lock(&self.table).requested(&pages);
-        if let (Unit::Group(id), Some(fill)) = (&unit, &self.fill)
-            && !self.remote.has_kept(*id).await?
+        lock(&self.table).requested(pages);
+        let is_hot = self.remote.frame_of(page).is_some();
+        if let Some(fill) = self.fill.as_ref().filter(|_| !is_hot)
+            && !self.remote.has_kept(id).await?
         {
             fill.cold_fault();
             if !self.remote.manifest.page_files {
                 if fill.is_ranged().await {
-                    return self.fetch_cluster(*id).await;
+                    return self.fetch_cluster(id).await;
                 }
                 // Then the fill is the only way to it, and must begin.
                 fill.cold_fault();
                 return Ok(());
             }
         }
-        let unpacked = self.remote.fetch(&unit, &pages, self.policy).await?;
-        self.install_and_keep(&pages, unpacked)?;
-        lock(&self.in_flight).remove(&unit);
+        match self.remote.fetch(id, self.policy).await {
+            Err(Trouble::Source(error))
+                if is_hot && matches!(error.kind(), SourceError::RangeIgnored { .. }) =>
+            {
+                self.hot_again.get_or_try_init(|| self.fetch_hot()).await?;
+            }
+            unpacked => self.install_and_keep(pages, unpacked?)?,
+        }
+        lock(&self.in_flight).remove(&id);
         Ok(())
     }
 
-    /// Fetches a cold group and its neighbours, as many as the model says. They are used one by one as they come.
+    /// All hot frames, from a server that only sends objects from their beginning.
+    async fn fetch_hot(&self) -> Result<(), Trouble> {
+        let remote = &self.remote;
+        let mut stream = ObjectStream::new(Arc::clone(&remote.source), object::HOT, remote.retry.clone());
+        stream.take(remote.frame_offsets[0] as usize).await?;
+        let (mut decoder, linked) = (StreamDecoder::default(), remote.manifest.linking.pages());
+        for (number, frame) in remote.manifest.hot_frames.iter().enumerate() {
+            let stored = stream.take(frame.stored_len as usize).await?;
+            let pages = remote.frame_pages(number);
+            let unpacked = decoder.decode(frame, &stored, pages, linked, &format!("frame {number}"));
+            let object = || remote.source.describe(object::HOT);
+            let unpacked = unpacked.map_err(|error| Trouble::Image { object: object(), error })?;
+            if number >= remote.manifest.exec_frames as usize {
+                self.install_and_keep(pages, unpacked)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches a group and its neighbours, as many as the model says. They are used one by one as they come.
     async fn fetch_cluster(&self, demanded: GroupId) -> Result<(), Trouble> {
-        let set = self.remote.manifest.cold;
-        let index = self.remote.cold_index().await?;
+        let set = self.remote.manifest.groups;
+        let index = self.remote.group_index().await?;
         let per_page =
             set.data_len as f64 / index.groups().iter().map(|group| group.pages.len()).sum::<usize>() as f64;
         // What is on its way in any case is not asked for along.
@@ -405,15 +421,15 @@ impl Lazy {
         let chosen = {
             let mut table = lock(&self.table);
             let mut in_flight = lock(&self.in_flight);
-            let unit = |group: usize| Unit::Group(GroupId(group as u32));
+            let id = |group: usize| GroupId(group as u32);
             let chosen = cluster(demanded, budget, |number| {
                 let group = index.groups().get(number)?;
                 let is_missing = |page: &PageNo| table.state(*page) == PageState::Missing;
-                let is_wanted = || group.pages.iter().any(is_missing) && !in_flight.contains(&unit(number));
+                let is_wanted = || group.pages.iter().any(is_missing) && !in_flight.contains(&id(number));
                 (number == demanded || is_wanted()).then_some(group.pages.len() as u32)
             });
             for number in chosen.before.clone().chain(chosen.from.clone()) {
-                in_flight.insert(unit(number));
+                in_flight.insert(id(number));
                 table.requested(&index.groups()[number].pages);
             }
             chosen
@@ -424,26 +440,26 @@ impl Lazy {
         Ok(())
     }
 
-    /// Fetches cold groups that follow each other, in one request.
+    /// Fetches groups that follow each other, in one request.
     async fn fetch_groups(&self, numbers: Range<usize>) -> Result<(), Trouble> {
-        let index = self.remote.cold_index().await?;
+        let index = self.remote.group_index().await?;
         let groups = || numbers.clone().map(|number| GroupId(number as u32));
         let (Some(first), Some(last)) = (groups().next(), groups().next_back()) else { return Ok(()) };
         let range = index.group(first).offset..index.group(last).range().end;
-        let mut stream = self.remote.stream_part(object::COLD, range);
+        let mut stream = self.remote.stream_part(object::GROUPS, range);
         for id in groups() {
             let group = index.group(id);
             let stored = stream.take(group.frame.stored_len as usize).await?;
             let what = format!("bytes {}-{}", group.range().start, group.range().end - 1);
             let linked = self.remote.manifest.linking.pages();
-            let unpacked = group.frame.decode_linked(&stored, &group.pages, linked, &what);
+            let unpacked = group.frame.decode_group(&stored, &group.pages, linked, &what);
             let unpacked = unpacked.map_err(|error| {
-                let object = self.remote.source.describe(object::COLD);
+                let object = self.remote.source.describe(object::GROUPS);
                 Trouble::Image { object, error }
             })?;
             self.install_and_keep(&group.pages, unpacked)?;
             self.remote.keep(group.frame.digest, stored);
-            lock(&self.in_flight).remove(&Unit::Group(id));
+            lock(&self.in_flight).remove(&id);
         }
         Ok(())
     }

@@ -48,6 +48,7 @@ mod stream;
 mod table;
 mod tell;
 mod trouble;
+mod unpack;
 mod waiter;
 mod watch;
 mod worker;

@@ -237,7 +237,7 @@ impl<'a> Start<'a> {
         let mut stream = self.stream(object::WHOLE);
         let (manifest, stored) = read_manifest(&mut stream, &self.config.source, object::WHOLE, None).await?;
         self.learn(&manifest, &stored);
-        let frames = manifest.whole_frames.iter().map(|frame| u64::from(frame.stored_len));
+        let frames = manifest.whole_frames().map(|frame| u64::from(frame.stored_len));
         stream.end = Some(stored.len() as u64 + frames.sum::<u64>());
         // `original` means to fetch it; who was made to need not do it twice.
         let cached = not_lazy.and_then(|_| self.cache.find_complete(&manifest));

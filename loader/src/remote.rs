@@ -1,13 +1,12 @@
-//! An image at its source: manifest, indices, and the units in which its pages are fetched on demand.
+//! An image at its source: manifest, indices, hot frames, and the groups in which its pages are fetched on demand.
 
 use std::sync::Arc;
 
 use pagein_image::{
-    Digest, Frame, GroupId, GroupIndex, GroupSet, HEADER_LEN, Manifest, PageNo, Unpacked, object,
-    page_file_name,
+    Digest, GroupId, GroupIndex, GroupSet, HEADER_LEN, Manifest, PageNo, Unpacked, object, page_file_name,
 };
 use pagein_model::Policy;
-use pagein_source::{ByteRange, Location, Retry, Source, SourceError, fetch};
+use pagein_source::{ByteRange, Location, Retry, Source, fetch};
 use tokio::sync::OnceCell;
 
 use crate::cache::Blobs;
@@ -34,22 +33,13 @@ pub(crate) struct Remote {
     pub(crate) frame_offsets: Vec<u64>,
     /// For each page the hot frame that holds it.
     frame_of_page: Vec<u32>,
-    /// All of the object `hot`, if its server ignores ranges.
-    hot: OnceCell<Vec<u8>>,
-    cold: OnceCell<Groups>,
+    groups: OnceCell<Groups>,
     paged: OnceCell<Groups>,
 }
 
 struct Groups {
     index: GroupIndex,
     by_page: Vec<Option<GroupId>>,
-}
-
-/// What is fetched by one request.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Unit {
-    HotFrame(usize),
-    Group(GroupId),
 }
 
 /// Reads and checks the manifest at the beginning of `stream`; also returns its stored form. A pinned one may have been
@@ -105,8 +95,7 @@ impl Remote {
             blobs,
             frame_offsets,
             frame_of_page,
-            hot: OnceCell::new(),
-            cold: OnceCell::new(),
+            groups: OnceCell::new(),
             paged: OnceCell::new(),
         }
     }
@@ -134,6 +123,11 @@ impl Remote {
         (frame != COLD).then_some(frame as usize)
     }
 
+    /// Size of the object `hot`, bytes.
+    pub(crate) fn hot_end(&self) -> u64 {
+        self.frame_offsets.last().map_or(0, |&end| end)
+    }
+
     /// The pages of a hot frame, in its order.
     pub(crate) fn frame_pages(&self, number: usize) -> &[PageNo] {
         let before: u32 = self.manifest.hot_frames[..number].iter().map(|frame| frame.pages).sum();
@@ -141,20 +135,32 @@ impl Remote {
         &self.manifest.hot_pages[before as usize..(before + len) as usize]
     }
 
-    /// What to fetch when `page` is needed now.
-    pub(crate) async fn unit(&self, page: PageNo, policy: Policy) -> Result<(Unit, Vec<PageNo>), Trouble> {
-        if let Some(frame) =
-            self.frame_of(page).filter(|_| policy != Policy::Paged || self.manifest.paged.is_none())
-        {
-            return Ok((Unit::HotFrame(frame), self.frame_pages(frame).to_vec()));
+    /// The stored bytes of a hot frame: kept by an earlier run, or from the source if they were damaged there.
+    pub(crate) async fn stored_frame(&self, number: usize) -> Result<Vec<u8>, Trouble> {
+        let frame = self.manifest.hot_frames[number];
+        if let Some(stored) = self.kept(&frame.digest) {
+            return Ok(stored);
         }
+        let mut stream = ObjectStream::new(Arc::clone(&self.source), object::HOT, self.retry.clone());
+        stream.skip_to(self.frame_offsets[number], self.frame_offsets[number + 1]);
+        let stored = stream.take(frame.stored_len as usize).await?;
+        self.keep(frame.digest, stored.clone());
+        Ok(stored)
+    }
+
+    /// What to fetch when `page` is needed now, and its pages.
+    pub(crate) async fn group_of(
+        &self,
+        page: PageNo,
+        policy: Policy,
+    ) -> Result<(GroupId, &[PageNo]), Trouble> {
         let groups = self.groups(policy).await?;
         let Some(id) = groups.by_page[page.index()] else {
             let why = format!("page {page} is in no group");
             let error = pagein_image::ImageError::Invalid { what: "the group index", offset: 0, why };
-            return Err(Trouble::Image { object: self.source.describe(object::COLD_INDEX), error });
+            return Err(Trouble::Image { object: self.source.describe(object::GROUPS_INDEX), error });
         };
-        Ok((Unit::Group(id), groups.index.group(id).pages.clone()))
+        Ok((id, &groups.index.group(id).pages))
     }
 
     async fn groups(&self, policy: Policy) -> Result<&Groups, Trouble> {
@@ -162,27 +168,28 @@ impl Remote {
             Some(set) if policy == Policy::Paged => {
                 self.paged.get_or_try_init(|| self.load_index(object::PAGED_INDEX, set)).await
             }
-            _ => self.cold.get_or_try_init(|| self.load_index(object::COLD_INDEX, self.manifest.cold)).await,
+            _ => {
+                let load = || self.load_index(object::GROUPS_INDEX, self.manifest.groups);
+                self.groups.get_or_try_init(load).await
+            }
         }
     }
 
-    /// The table of the cold groups, fetched when it is needed first.
-    pub(crate) async fn cold_index(&self) -> Result<&GroupIndex, Trouble> {
-        let load = || self.load_index(object::COLD_INDEX, self.manifest.cold);
-        Ok(&self.cold.get_or_try_init(load).await?.index)
+    /// The table of the groups, fetched when it is needed first.
+    pub(crate) async fn group_index(&self) -> Result<&GroupIndex, Trouble> {
+        Ok(&self.groups(Policy::Streamed).await?.index)
     }
 
-    /// Whether a cold group was kept by an earlier run.
+    /// Whether a group was kept by an earlier run.
     pub(crate) async fn has_kept(&self, id: GroupId) -> Result<bool, Trouble> {
         let Some(blobs) = &self.blobs else { return Ok(false) };
-        Ok(blobs.has(&self.cold_index().await?.group(id).frame.digest))
+        Ok(blobs.has(&self.group_index().await?.group(id).frame.digest))
     }
 
-    /// Mean stored length of the cold groups, as soon as their table is here; before that what it usually is.
+    /// Mean stored length of the groups, as soon as their table is here; before that what it usually is.
     pub(crate) fn group_bytes(&self) -> u64 {
-        let set = self.manifest.cold;
-        let groups = self.cold.get().map_or(1, |groups| groups.index.groups().len().max(1));
-        if groups > 1 { set.data_len / groups as u64 } else { GROUP_BYTES }
+        let count = self.groups.get().map_or(1, |groups| groups.index.groups().len().max(1));
+        if count > 1 { self.manifest.groups.data_len / count as u64 } else { GROUP_BYTES }
     }
 
     /// A part of an object, in one request.
@@ -209,60 +216,26 @@ impl Remote {
         Ok(Groups { index, by_page })
     }
 
-    /// Fetches, checks and decompresses a unit, which `holds` these pages.
-    pub(crate) async fn fetch(
-        &self,
-        unit: &Unit,
-        holds: &[PageNo],
-        policy: Policy,
-    ) -> Result<Unpacked, Trouble> {
-        let (name, range, frame) = self.place(unit, policy).await?;
+    /// Fetches, checks and decompresses a group.
+    pub(crate) async fn fetch(&self, id: GroupId, policy: Policy) -> Result<Unpacked, Trouble> {
+        let group = self.groups(policy).await?.index.group(id);
+        let (name, range) = if self.manifest.page_files {
+            (page_file_name(&group.frame.digest), None)
+        } else {
+            let is_paged = policy == Policy::Paged && self.manifest.paged.is_some();
+            let name = if is_paged { object::PAGED } else { object::GROUPS };
+            (name.to_owned(), Some(group.range()))
+        };
         let linked = self.manifest.linking.pages();
         let damaged = |error| Trouble::Image { object: self.source.describe(&name), error };
-        if let Some(stored) = self.kept(&frame.digest) {
-            return frame.decode_linked(&stored, holds, linked, "it").map_err(damaged);
+        if let Some(stored) = self.kept(&group.frame.digest) {
+            return group.frame.decode_group(&stored, &group.pages, linked, "it").map_err(damaged);
         }
-        let expected = u64::from(frame.stored_len);
+        let expected = u64::from(group.frame.stored_len);
         let what = range.as_ref().map_or_else(|| "it".into(), |r| format!("bytes {}-{}", r.start, r.end - 1));
-        let stored = match fetch(&*self.source, &name, range.clone(), expected, &self.retry).await {
-            Err(SourceError::RangeIgnored { .. }) if name == object::HOT => self.cut_from_hot(range).await?,
-            other => other?,
-        };
-        let unpacked = frame.decode_linked(&stored, holds, linked, &what).map_err(damaged)?;
-        self.keep(frame.digest, stored);
+        let stored = fetch(&*self.source, &name, range, expected, &self.retry).await?;
+        let unpacked = group.frame.decode_group(&stored, &group.pages, linked, &what).map_err(damaged)?;
+        self.keep(group.frame.digest, stored);
         Ok(unpacked)
-    }
-
-    /// Which bytes of which object a unit is.
-    async fn place(
-        &self,
-        unit: &Unit,
-        policy: Policy,
-    ) -> Result<(String, Option<ByteRange>, Frame), Trouble> {
-        Ok(match unit {
-            Unit::HotFrame(number) => {
-                let range = self.frame_offsets[*number]..self.frame_offsets[*number + 1];
-                (object::HOT.into(), Some(range), self.manifest.hot_frames[*number])
-            }
-            Unit::Group(id) => {
-                let group = self.groups(policy).await?.index.group(*id);
-                if self.manifest.page_files {
-                    (page_file_name(&group.frame.digest), None, group.frame)
-                } else {
-                    let paged = policy == Policy::Paged && self.manifest.paged.is_some();
-                    let name = if paged { object::PAGED } else { object::COLD };
-                    (name.into(), Some(group.range()), group.frame)
-                }
-            }
-        })
-    }
-
-    /// Part of the object `hot` from a server that only sends all of it, which images with page files may lie on.
-    async fn cut_from_hot(&self, range: Option<ByteRange>) -> Result<Vec<u8>, SourceError> {
-        let len = *self.frame_offsets.last().expect("at least the end of the manifest");
-        let all = || fetch(&*self.source, object::HOT, None, len, &self.retry);
-        let hot = self.hot.get_or_try_init(all).await?;
-        let range = range.unwrap_or(0..len);
-        Ok(hot[range.start as usize..range.end as usize].to_vec())
     }
 }

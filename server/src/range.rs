@@ -2,7 +2,7 @@
 //!
 //! What is not syntactically valid, or uses another unit than `bytes`, is ignored: the answer is the whole file
 //! (section 14.2). What is valid, but begins behind the end, is unsatisfiable. A request for many ranges is the
-//! normal case here (a pager asks for several cold groups in one round trip), and so it is answered well, but in
+//! normal case here (a pager asks for several groups in one round trip), and so it is answered well, but in
 //! bounded work:
 //!
 //! - ranges that overlap, touch, or are separated by less than the head of a part would cost are coalesced. So the

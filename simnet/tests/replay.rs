@@ -24,7 +24,7 @@ fn frame(pages: u32, stored_len: u32) -> Frame {
 #[derive(Debug)]
 struct Made {
     manifest: Manifest,
-    cold: GroupIndex,
+    groups: GroupIndex,
     paged: GroupIndex,
 }
 
@@ -33,21 +33,16 @@ impl Made {
         let frames = |from: u32, to: u32, per: u32| {
             (from..to).step_by(per as usize).map(move |first| first..(first + per).min(to))
         };
-        let groups = |from| {
-            let parts = frames(from, pages, per_group).map(|run| {
-                let count = run.len() as u32;
-                (run.map(PageNo).collect(), frame(count, size * count))
-            });
-            GroupIndex::new(parts.collect())
-        };
-        let (cold, all) = (groups(hot), groups(0));
+        let sized = |run: std::ops::Range<u32>| frame(run.len() as u32, size * run.len() as u32);
+        let hot_lists = || frames(0, EXEC_PAGES, EXEC_PAGES).chain(frames(EXEC_PAGES, hot, per_frame));
+        let listed = |run: std::ops::Range<u32>| (run.clone().map(PageNo).collect(), sized(run));
+        let all = GroupIndex::new(frames(0, pages, per_group).map(listed).collect());
+        let groups = GroupIndex::new(frames(hot, pages, per_group).chain(hot_lists()).map(listed).collect());
         let set = |index: &GroupIndex| GroupSet {
             index_len: 300,
             index_digest: Digest::of(b""),
             data_len: index.stored_len(),
         };
-        let sized = |run: std::ops::Range<u32>| frame(run.len() as u32, size * run.len() as u32);
-        let hot_frames = frames(0, EXEC_PAGES, EXEC_PAGES).chain(frames(EXEC_PAGES, hot, per_frame));
         let manifest = Manifest {
             name: "made".into(),
             file_size: u64::from(pages) * 4096,
@@ -58,21 +53,21 @@ impl Made {
             traces: 1,
             hot_pages: (0..hot).map(PageNo).collect(),
             hot_touched: vec![1; hot as usize],
-            hot_frames: hot_frames.map(sized).collect(),
+            hot_frames: hot_lists().map(sized).collect(),
             exec_frames: 1,
             linking: pagein_image::Linking::Off(pagein_image::NotLinked::NothingToDo),
-            whole_frames: frames(0, pages, 64).map(sized).collect(),
-            cold: set(&cold),
+            rest_frames: frames(hot, pages, 64).map(sized).collect(),
+            groups: set(&groups),
             paged: Some(set(&all)),
         };
-        Self { manifest, cold, paged: all }
+        Self { manifest, groups, paged: all }
     }
 
     fn image(&self) -> Image<'_> {
         Image {
             manifest: &self.manifest,
             manifest_len: MANIFEST_LEN,
-            cold: &self.cold,
+            groups: &self.groups,
             paged: Some(&self.paged),
         }
     }

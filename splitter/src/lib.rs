@@ -23,7 +23,7 @@ use pagein_image::{Digest, GroupSet, Linking, Manifest, NotLinked, object};
 pub use error::SplitError;
 pub use plan::Plan;
 
-use crate::pack::{Form, Packed, Packer};
+use crate::pack::{Groups, Packer};
 
 /// How to cut.
 #[derive(Debug, Clone)]
@@ -81,7 +81,7 @@ pub struct Report {
     pub manifest: Manifest,
     /// Its digest, to be pinned.
     pub digest: Digest,
-    /// Sizes of the objects `hot`, `whole`, all cold groups and all file-order groups, bytes.
+    /// Sizes of the objects `hot` and `whole`, of all groups and of all file-order groups, bytes.
     pub sizes: [u64; 4],
 }
 
@@ -100,17 +100,20 @@ pub fn split(
         Err(NotLinked::NotWanted)
     };
     let packer = Packer::new(&input.file, config.level, progress, &plan, paged_groups, links.as_ref().ok());
-    let hot = packer.frames(&plan.hot_frames, Form::Linked)?;
-    let cold = packer.groups(&plan.cold)?;
-    let paged = packer.groups(paged_groups)?;
-    let whole = packer.frames(&plan.whole_frames, Form::File)?;
+    let (whole, sets) = rayon::join(
+        || packer.frames(&[&plan.hot_frames[..], &plan.rest_frames].concat()),
+        || Ok((packer.groups(&plan.groups)?, packer.groups(paged_groups)?)),
+    );
+    let mut hot = whole?;
+    let rest = hot.split_off(plan.hot_frames.len());
+    let (groups, paged) = sets?;
 
-    let set = |packed: &Packed| GroupSet {
+    let set = |packed: &Groups| GroupSet {
         index_len: packed.index.len() as u32,
         index_digest: Digest::of(&packed.index),
-        data_len: packed.len(),
+        data_len: packed.groups.len(),
     };
-    let lengths = [&hot, &whole, &cold, &paged].map(Packed::len);
+    let lengths = [hot.len(), hot.len() + rest.len(), groups.groups.len(), paged.groups.len()];
     let manifest = Manifest {
         name: input.name,
         file_size: input.file.len() as u64,
@@ -123,8 +126,8 @@ pub fn split(
         hot_touched: plan.hot_touched,
         hot_frames: hot.frames,
         exec_frames: plan.exec_frames,
-        whole_frames: whole.frames,
-        cold: set(&cold),
+        rest_frames: rest.frames,
+        groups: set(&groups),
         paged: config.paged.then(|| set(&paged)),
         linking: links.as_ref().map_or_else(|reason| Linking::Off(*reason), LinkPlan::linking),
     };
@@ -132,18 +135,18 @@ pub fn split(
     let digest = Digest::of(&stored);
     let mut output = write::Output::new(&config.output)?;
     output.object(object::HOT, std::iter::once(&stored).chain(&hot.data))?;
-    output.object(object::WHOLE, std::iter::once(&stored).chain(&whole.data))?;
+    output.object(object::WHOLE, std::iter::once(&stored).chain(&hot.data).chain(&rest.data))?;
     let sets = [
-        (object::COLD, object::COLD_INDEX, Some(cold)),
+        (object::GROUPS, object::GROUPS_INDEX, Some(groups)),
         (object::PAGED, object::PAGED_INDEX, config.paged.then_some(paged)),
     ];
     for (name, index_name, packed) in sets {
-        let Some(groups) = packed else { continue };
-        output.object(index_name, [&groups.index])?;
+        let Some(set) = packed else { continue };
+        output.object(index_name, [&set.index])?;
         if config.page_files {
-            output.page_files(&groups)?;
+            output.page_files(&set.groups)?;
         } else {
-            output.object(name, &groups.data)?;
+            output.object(name, &set.groups.data)?;
         }
     }
     output.publish()?;

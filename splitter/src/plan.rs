@@ -9,14 +9,10 @@ use crate::cold::by_neighbourhood;
 use crate::input::Input;
 
 /// Pages of a hot frame after those for exec: an eighth of the pages before it, so that none waits for its neighbours much
-/// longer than it waited for its turn, within these bounds. The first must be there soon; long ones compress better (node's
-/// hot part: 3.7 % less than with 64 pages throughout).
-const FRAME_PAGES: std::ops::RangeInclusive<usize> = 8..=256;
-/// Pages of a frame of the object `whole`. No frame holds hot pages and others: a background fill begins where the hot ones end.
-/// Behind them each has as many pages as all before it there, within these bounds: the first are of use soon, and the rest lose little
-/// against one stream (ruff's, at zstd -19: 3 % with 256 doubling to 1024, 5 % to 512, 6 % with 64 growing by a quarter). A longer frame
-/// than 1024 pages saves 0.3 % and is of use only when all of it has come.
-const WHOLE_FRAME_PAGES: std::ops::RangeInclusive<usize> = 256..=1024;
+/// longer than it waited for its turn, within these bounds. The first must be there soon; each takes 36 bytes of the manifest.
+const FRAME_PAGES: std::ops::RangeInclusive<usize> = 8..=64;
+/// Pages of a frame behind the hot ones: as many as all before it there, within these bounds. Its pages are of use when all of it has come.
+const REST_FRAME_PAGES: std::ops::RangeInclusive<usize> = 64..=512;
 
 /// The decisions of a cut, as lists of pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,12 +23,13 @@ pub struct Plan {
     pub hot_touched: Vec<u32>,
     /// Number of the first hot frames that hold what the kernel reads at exec.
     pub exec_frames: u32,
-    /// Groups of the pages that are not hot: first those that some trace touched, run by run, then the others by neighbourhood.
-    pub cold: Vec<Vec<PageNo>>,
+    /// Groups of all pages: first those of touched pages that are not hot, run by run, then the untouched ones by neighbourhood, and last
+    /// the hot ones, as in their frames.
+    pub groups: Vec<Vec<PageNo>>,
     /// Groups of all pages in file order.
     pub paged: Vec<Vec<PageNo>>,
-    /// All pages, hot first, then by [`whole_order`], in long frames.
-    pub whole_frames: Vec<Vec<PageNo>>,
+    /// The pages that are not hot, by [`whole_order`], frame by frame.
+    pub rest_frames: Vec<Vec<PageNo>>,
 }
 
 impl Plan {
@@ -81,9 +78,10 @@ impl Plan {
         Self {
             hot_touched,
             exec_frames: 1,
-            cold: [warm_groups, by_neighbourhood(&untouched, touched, group_pages)].concat(),
+            groups: [warm_groups, by_neighbourhood(&untouched, touched, group_pages), hot_frames.clone()]
+                .concat(),
             paged: all.chunks(size).map(<[PageNo]>::to_vec).collect(),
-            whole_frames: whole_frames(&whole_order(&listed, count), listed.len()),
+            rest_frames: rest_frames(&whole_order(&listed, count)[listed.len()..]),
             hot_frames,
         }
     }
@@ -121,15 +119,14 @@ fn along_runs(pages: &[HotPage], least: usize, longest: impl Fn(usize) -> usize)
     pieces
 }
 
-/// Cuts the pages of the object `whole`, of which the first `hot` are hot.
-fn whole_frames(pages: &[PageNo], hot: usize) -> Vec<Vec<PageNo>> {
-    let (hot, rest) = pages.split_at(hot);
-    let mut frames: Vec<Vec<PageNo>> = hot.chunks(*WHOLE_FRAME_PAGES.end()).map(<[PageNo]>::to_vec).collect();
+/// Cuts the pages that are not hot.
+fn rest_frames(pages: &[PageNo]) -> Vec<Vec<PageNo>> {
+    let mut frames: Vec<Vec<PageNo>> = Vec::new();
     let mut start = 0;
-    while start < rest.len() {
-        let size = start.clamp(*WHOLE_FRAME_PAGES.start(), *WHOLE_FRAME_PAGES.end());
-        let end = rest.len().min(start + size);
-        frames.push(rest[start..end].to_vec());
+    while start < pages.len() {
+        let size = start.clamp(*REST_FRAME_PAGES.start(), *REST_FRAME_PAGES.end());
+        let end = pages.len().min(start + size);
+        frames.push(pages[start..end].to_vec());
         start = end;
     }
     frames
@@ -178,19 +175,19 @@ mod tests {
             let input = input(&traces);
             let plan = Plan::new(&input, min, group_pages);
             prop_assert_eq!(&Plan::new(&input, min, group_pages), &plan, "the same again");
-            let lists = [&plan.hot_frames[..], &plan.cold, &plan.paged, &plan.whole_frames].concat();
+            let lists = [&plan.hot_frames[..], &plan.rest_frames, &plan.groups, &plan.paged].concat();
             prop_assert!(lists.iter().all(|pages| (1..=MAX_FRAME_PAGES as usize).contains(&pages.len())));
-            let longest = plan.cold.iter().map(Vec::len).max().unwrap_or(0);
+            let beside_hot = &plan.groups[..plan.groups.len() - plan.hot_frames.len()];
+            let longest = beside_hot.iter().map(Vec::len).max().unwrap_or(0);
             prop_assert!(longest <= 2 * group_pages as usize);
             let all: Vec<PageNo> = (0..page_count(input.file.len() as u64)).map(PageNo).collect();
             let sorted = |mut pages: Vec<PageNo>| { pages.sort(); pages };
             let hot = plan.hot_frames.concat();
-            prop_assert_eq!(&sorted([hot.clone(), plan.cold.concat()].concat()), &all);
-            prop_assert_eq!(&sorted(plan.whole_frames.concat()), &all);
+            prop_assert_eq!(&sorted(plan.groups.concat()), &all);
             prop_assert_eq!(&plan.paged.concat(), &all);
-            prop_assert_eq!(&plan.whole_frames.concat(), &whole_order(&hot, all.len() as u32));
-            let ends = plan.whole_frames.iter().scan(0, |end, frame| { *end += frame.len(); Some(*end) });
-            prop_assert!(ends.collect::<Vec<_>>().contains(&hot.len()), "a frame ends with the hot pages");
+            let whole = [hot.clone(), plan.rest_frames.concat()].concat();
+            prop_assert_eq!(&whole, &whole_order(&hot, all.len() as u32));
+            prop_assert_eq!(&sorted(whole), &all);
             prop_assert_eq!(plan.hot_touched.len(), hot.len());
             let exec: Vec<PageNo> = input.program.exec_pages().into_iter().collect();
             prop_assert_eq!(&plan.hot_frames[0], &exec);
@@ -202,6 +199,6 @@ mod tests {
         let plan = Plan::new(&input(&[vec![0, 50, 60], vec![0, 60], vec![60, 70]]), 0.5, 16);
         let hot = plan.hot_frames.concat();
         assert!(hot.contains(&PageNo(60)) && !hot.contains(&PageNo(50)));
-        assert_eq!(plan.cold[0], [PageNo(50), PageNo(70)]);
+        assert_eq!(plan.groups[0], [PageNo(50), PageNo(70)]);
     }
 }

@@ -9,7 +9,7 @@ use pagein_image::{object, page_file_name};
 use tempfile::TempDir;
 
 use crate::SplitError;
-use crate::pack::Packed;
+use crate::pack::Frames;
 
 /// Refuses an output directory that holds something else than an image.
 pub(crate) fn check_output(output: &Path) -> Result<(), SplitError> {
@@ -56,7 +56,7 @@ impl Output {
     }
 
     /// Writes every group as a file named by its digest.
-    pub(crate) fn page_files(&mut self, packed: &Packed) -> Result<(), SplitError> {
+    pub(crate) fn page_files(&mut self, packed: &Frames) -> Result<(), SplitError> {
         for (frame, bytes) in packed.frames.iter().zip(&packed.data) {
             let name = page_file_name(&frame.digest);
             let path = self.temporary.path().join(&name);

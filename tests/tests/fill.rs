@@ -91,7 +91,7 @@ fn a_demand_overtakes_the_fill() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(asked("book/whole") >= 1, "the fill began");
-    assert!(asked("book/cold") >= 1, "and was overtaken");
+    assert!(asked("book/groups") >= 1, "and was overtaken");
     live.close();
     assert_eq!(live.end(DEADLINE).code, 0, "the fill ends with the program");
     assert_eq!(complete(&bench), None);

@@ -86,11 +86,8 @@ fn is_read_alike(program: &Path, traces: &[&[u32]], options: &[&str]) {
     }
     assert_eq!(read["page_files"], options.contains(&"--page-files"));
     assert_eq!(read["traces"], traces.len());
-    let ways: &[&str] = if options.contains(&"--no-paged") {
-        &["whole", "hot+cold"]
-    } else {
-        &["whole", "hot+cold", "paged"]
-    };
+    let ways: &[&str] =
+        if options.contains(&"--no-paged") { &["whole", "groups"] } else { &["whole", "groups", "paged"] };
     assert_eq!(read["rebuilt"], serde_json::json!(ways));
     // Of one program is enough: each file costs two processes.
     if program == bash().0 {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use pagein_elf::Program;
-use pagein_image::{PageNo, encode_frame};
+use pagein_image::{PageNo, StreamEncoder};
 use pagein_model::Trace;
 use serde::Serialize;
 
@@ -48,17 +48,18 @@ impl Startup {
     }
 }
 
-/// Bytes of pages in frames that grow as the splitter's (`splitter/src/plan.rs`): an eighth of what came before, 8 to 256 pages, in
+/// Bytes of pages in frames as the splitter's (`splitter/src/plan.rs`): an eighth of what came before, 8 to 64 pages, in
 /// file order within a frame.
 fn compressed(file: &[u8], pages: &[PageNo]) -> usize {
+    let mut encoder = StreamEncoder::new(LEVEL);
     let mut start = 0;
     let mut bytes = 0;
     while start < pages.len() {
-        let mut frame = pages[start..pages.len().min(start + (start / 8).clamp(8, 256))].to_vec();
+        let mut frame = pages[start..pages.len().min(start + (start / 8).clamp(8, 64))].to_vec();
         frame.sort();
         start += frame.len();
         let raw: Vec<u8> = frame.iter().flat_map(|page| page_bytes(file, *page)).collect();
-        bytes += encode_frame(&raw, LEVEL).len();
+        bytes += encoder.encode(&frame, &raw, &[], start == pages.len()).len();
     }
     bytes
 }

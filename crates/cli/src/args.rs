@@ -100,13 +100,13 @@ pub(crate) struct Split {
     /// Directory of the image; must not exist, or be an image (then it is replaced)
     #[arg(short, long, value_name = "IMAGE")]
     pub(crate) output: PathBuf,
-    /// Make every group of cold pages a file of its own, for servers that ignore Range requests
+    /// Make every group of pages a file of its own, for servers that ignore Range requests
     #[arg(long)]
     pub(crate) page_files: bool,
     /// A page is hot if at least this share of the traces touched it
     #[arg(long, value_name = "0..1", default_value_t = 0.1, value_parser = probability)]
     pub(crate) min_probability: f64,
-    /// Pages of 4 KiB in a group of cold pages; where no trace touched anything near, twice as many
+    /// Pages of 4 KiB in a group of pages that are not hot; where no trace touched anything near, twice as many
     #[arg(long, value_name = "PAGES", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) group_pages: u32,
     /// zstd level, 1 (quick) to 22 (small)

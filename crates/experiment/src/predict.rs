@@ -40,7 +40,7 @@ pub struct Forecast {
 pub(crate) struct Model {
     manifest: Manifest,
     manifest_len: u64,
-    cold: GroupIndex,
+    groups: GroupIndex,
     paged: Option<GroupIndex>,
     job: Job,
     host: Host,
@@ -60,13 +60,13 @@ impl Model {
         let index = |object: &str, set: &GroupSet| {
             GroupIndex::decode(&read(&image.join(object))?, set, manifest.file_size).map_err(damaged)
         };
-        let cold = index(object::COLD_INDEX, &manifest.cold)?;
+        let groups = index(object::GROUPS_INDEX, &manifest.groups)?;
         let paged = manifest.paged.as_ref().map(|set| index(object::PAGED_INDEX, set)).transpose()?;
         let trace = directory.program(name).join("measured.trace");
         let text = String::from_utf8_lossy(&read(&trace)?).into_owned();
         let trace: Trace = text.parse().map_err(|error| format!("{}: {error}", trace.display()))?;
         let job = Job::from_trace(&trace);
-        Ok(Self { manifest_len: len as u64, manifest, cold, paged, job, host: Host::default() })
+        Ok(Self { manifest_len: len as u64, manifest, groups, paged, job, host: Host::default() })
     }
 
     /// What a run of a scheme takes on a link.
@@ -74,7 +74,7 @@ impl Model {
         let image = Image {
             manifest: &self.manifest,
             manifest_len: self.manifest_len,
-            cold: &self.cold,
+            groups: &self.groups,
             paged: self.paged.as_ref(),
         };
         let run = predict(&image, &self.job, link, scheme.0, &self.host);

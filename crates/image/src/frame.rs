@@ -1,8 +1,8 @@
-//! Frames: runs of pages compressed together and checkable by themselves.
+//! Frames and groups: runs of pages compressed together and checkable by themselves.
 
 use crate::linking::MAX_RECORD_LEN;
 use crate::wire::{Reader, Writer};
-use crate::{Digest, ImageError, LinkedPages, PAGE_SIZE, PageLinks, PageNo};
+use crate::{Digest, ImageError, LinkedPages, PAGE_SIZE, PageLinks, PageNo, branch};
 
 /// Most pages in one frame or group (16 MiB): bounds what a reader must hold for an image that it does not trust.
 pub const MAX_FRAME_PAGES: u32 = 4096;
@@ -10,7 +10,7 @@ pub const MAX_FRAME_PAGES: u32 = 4096;
 /// Most bytes of a page with its record, before compression.
 pub(crate) const PAGE_ROOM: usize = PAGE_SIZE + MAX_RECORD_LEN;
 
-/// What a reader must know of a frame before it has it.
+/// What a reader must know of a frame or a group before it has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
     /// Number of pages in it.
@@ -51,50 +51,50 @@ impl Frame {
         Ok(Self { pages, stored_len: stored_len as u32, digest: from.digest()? })
     }
 
-    /// Checks `stored` against the digest, then decompresses it to `pages * PAGE_SIZE` bytes; `what` names it in errors.
-    /// For frames without records: those of the object `whole`.
-    pub fn decode(&self, stored: &[u8], what: &str) -> Result<Vec<u8>, ImageError> {
-        self.digest.check(stored, what)?;
-        decode_frame(stored, self.pages, what)
-    }
-
-    /// The same for a frame that holds `pages`, with the records of those that are `linked` behind them.
+    /// Checks the `stored` bytes of a group against the digest, then unpacks them: it holds `pages`, and the records of those that are
+    /// `linked`. `what` names it in errors.
     ///
     /// # Panics
-    /// If `pages` are not as many as the frame has.
-    pub fn decode_linked(
+    /// If `pages` are not as many as the group has.
+    pub fn decode_group(
         &self,
         stored: &[u8],
         pages: &[PageNo],
         linked: &LinkedPages,
         what: &str,
     ) -> Result<Unpacked, ImageError> {
-        assert_eq!(pages.len(), self.pages as usize, "the frame's pages");
+        assert_eq!(pages.len(), self.pages as usize, "the group's pages");
         self.digest.check(stored, what)?;
-        let with_record: Vec<usize> =
-            pages.iter().enumerate().filter(|(_, page)| linked.contains(**page)).map(|(i, _)| i).collect();
-        if with_record.is_empty() {
-            return Ok(Unpacked { bytes: decode_frame(stored, self.pages, what)?, links: Vec::new() });
-        }
-        let expected = pages.len() * PAGE_SIZE;
-        let error = |why: String| ImageError::Decompress { what: what.to_owned(), expected, why };
-        let limit = expected + with_record.len() * MAX_RECORD_LEN;
-        let mut bytes = zstd::bulk::decompress(stored, limit).map_err(|e| error(e.to_string()))?;
-        if bytes.len() < expected {
-            return Err(error(format!("it holds {} bytes", bytes.len())));
-        }
-        let mut from = Reader::new("the records of a frame", &bytes[expected..]);
-        let links = with_record
-            .into_iter()
-            .map(|index| Ok((index, PageLinks::read(&mut from)?)))
-            .collect::<Result<_, _>>()?;
-        from.end()?;
-        bytes.truncate(expected);
-        Ok(Unpacked { bytes, links })
+        let room = Room::of(pages, linked);
+        let bytes = zstd::bulk::decompress(stored, room.limit()).map_err(|e| room.error(what, &e))?;
+        take_apart(bytes, pages, linked, what)
     }
 }
 
-/// The pages of a frame.
+/// What a frame or group may unpack to.
+pub(crate) struct Room {
+    /// Bytes of its pages.
+    pages: usize,
+    /// Most bytes of the records behind them.
+    records: usize,
+}
+
+impl Room {
+    pub(crate) fn of(pages: &[PageNo], linked: &LinkedPages) -> Self {
+        let records = pages.iter().filter(|page| linked.contains(**page)).count();
+        Self { pages: pages.len() * PAGE_SIZE, records: records * MAX_RECORD_LEN }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.pages + self.records
+    }
+
+    pub(crate) fn error(&self, what: &str, why: &dyn std::fmt::Display) -> ImageError {
+        ImageError::Decompress { what: what.to_owned(), expected: self.pages, why: why.to_string() }
+    }
+}
+
+/// The pages of a frame or group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unpacked {
     /// The pages one behind the other; those with records in linked form, without load bias.
@@ -118,35 +118,50 @@ pub(crate) fn compress_bound(raw: u64) -> u64 {
     raw + raw / 128 + 1024
 }
 
-/// Compresses whole pages with zstd at `level`. The same input gives the same bytes for one version of the zstd library.
+/// Compresses `pages`, of which `raw` are the bytes, and the records of those that are in linked form, in the order of the pages: a
+/// group. zstd at `level`; the same input gives the same bytes for one version of its library.
 ///
 /// # Panics
-/// If `raw` is not a whole number of pages.
-pub fn encode_frame(raw: &[u8], level: i32) -> Vec<u8> {
-    assert!(raw.len().is_multiple_of(PAGE_SIZE), "a frame holds whole pages");
-    zstd::bulk::compress(raw, level).expect("zstd compresses any bytes into memory")
+/// If `raw` is not as many pages.
+pub fn encode_group(pages: &[PageNo], raw: &[u8], links: &[&PageLinks], level: i32) -> Vec<u8> {
+    zstd::bulk::compress(&put_together(pages, raw, links), level)
+        .expect("zstd compresses any bytes into memory")
 }
 
-/// Compresses whole pages and the records of those that are in linked form, in the order of the pages.
-///
-/// # Panics
-/// If `raw` is not a whole number of pages.
-pub fn encode_linked_frame(raw: &[u8], links: &[&PageLinks], level: i32) -> Vec<u8> {
-    assert!(raw.len().is_multiple_of(PAGE_SIZE), "a frame holds whole pages");
+/// What is compressed of some pages: see `docs/format.md`.
+pub(crate) fn put_together(pages: &[PageNo], raw: &[u8], links: &[&PageLinks]) -> Vec<u8> {
+    assert_eq!(raw.len(), pages.len() * PAGE_SIZE, "a frame holds whole pages");
     let mut to = Writer(raw.to_vec());
+    for (page, bytes) in pages.iter().zip(to.0.chunks_exact_mut(PAGE_SIZE)) {
+        branch::to_positions(bytes, *page);
+    }
     for record in links {
         record.write(&mut to);
     }
-    zstd::bulk::compress(&to.0, level).expect("zstd compresses any bytes into memory")
+    to.0
 }
 
-/// Decompresses a frame that is already verified.
-pub fn decode_frame(stored: &[u8], pages: u32, what: &str) -> Result<Vec<u8>, ImageError> {
-    let expected = pages as usize * PAGE_SIZE;
-    let error = |why: String| ImageError::Decompress { what: what.to_owned(), expected, why };
-    let raw = zstd::bulk::decompress(stored, expected).map_err(|e| error(e.to_string()))?;
-    if raw.len() != expected {
-        return Err(error(format!("it holds {} bytes", raw.len())));
+/// Undoes [`put_together`]; `bytes` may be any.
+pub(crate) fn take_apart(
+    mut bytes: Vec<u8>,
+    pages: &[PageNo],
+    linked: &LinkedPages,
+    what: &str,
+) -> Result<Unpacked, ImageError> {
+    let room = Room::of(pages, linked);
+    let expected = room.pages;
+    if bytes.len() < expected || room.records == 0 && bytes.len() > expected {
+        return Err(room.error(what, &format!("it holds {} bytes", bytes.len())));
     }
-    Ok(raw)
+    let mut from = Reader::new("the records of a frame", &bytes[expected..]);
+    let with_record = pages.iter().enumerate().filter(|(_, page)| linked.contains(**page));
+    let links = with_record
+        .map(|(index, _)| Ok((index, PageLinks::read(&mut from)?)))
+        .collect::<Result<_, ImageError>>()?;
+    from.end()?;
+    bytes.truncate(expected);
+    for (page, bytes) in pages.iter().zip(bytes.chunks_exact_mut(PAGE_SIZE)) {
+        branch::to_distances(bytes, *page);
+    }
+    Ok(Unpacked { bytes, links })
 }

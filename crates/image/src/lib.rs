@@ -6,14 +6,15 @@
 //! | object | contents |
 //! |---|---|
 //! | `hot` | the manifest, then frames of the pages that the traces touched, in first-touch order |
-//! | `whole` | the manifest, then long frames of every page: the hot pages, their neighbours, the others in file order |
-//! | `cold`, `cold.index` | groups of the pages that are not hot, each compressed by itself, and the table that finds them |
-//! | `paged`, `paged.index` | the same for all pages in file order: the `paged` scheme of Lee et al. (1999) |
+//! | `whole` | the same, then frames of all other pages: the neighbours of the hot ones, then the rest in file order |
+//! | `groups`, `groups.index` | all pages once more in small groups, each compressed by itself, and the table that finds them |
+//! | `paged`, `paged.index` | the same in file order: the `paged` scheme of Lee et al. (1999) |
 //!
-//! Pages of `hot`, `cold` and `paged` are in linked form where the manifest says so ([`Linking`]), those of `whole` never.
+//! The frames are pieces of one zstd frame, to be unpacked in order. All pages are in linked form where the manifest says so ([`Linking`]).
 //!
-//! With page files, `cold` and `paged` are replaced by one file for each group, `pages/ab/abcd...`, named by its digest.
+//! With page files, `groups` and `paged` are replaced by one file for each group, `pages/ab/abcd...`, named by its digest.
 
+mod branch;
 mod digest;
 mod error;
 mod frame;
@@ -21,11 +22,12 @@ mod groups;
 mod linking;
 mod manifest;
 mod page;
+mod stream;
 mod wire;
 
 pub use digest::Digest;
 pub use error::ImageError;
-pub use frame::{Frame, MAX_FRAME_PAGES, Unpacked, decode_frame, encode_frame, encode_linked_frame};
+pub use frame::{Frame, MAX_FRAME_PAGES, Unpacked, encode_group};
 pub use groups::{Group, GroupId, GroupIndex, page_file_name};
 pub use linking::{LinkedPage, LinkedPages, Linking, MAX_ORIGINALS, NotLinked, PageLinks, WORD};
 pub use manifest::{
@@ -33,17 +35,18 @@ pub use manifest::{
     whole_order,
 };
 pub use page::{FileOffset, PAGE_SIZE, PageNo, page_count};
+pub use stream::{StreamDecoder, StreamEncoder};
 
 /// Object names, relative to the image's prefix.
 pub mod object {
     /// The manifest and the hot frames.
     pub const HOT: &str = "hot";
-    /// The manifest and every page in long frames.
+    /// The manifest and the frames of every page.
     pub const WHOLE: &str = "whole";
-    /// Groups of the pages that are not hot.
-    pub const COLD: &str = "cold";
-    /// Table of the cold groups.
-    pub const COLD_INDEX: &str = "cold.index";
+    /// Groups of all pages, as they are likely to be needed together.
+    pub const GROUPS: &str = "groups";
+    /// Table of these groups.
+    pub const GROUPS_INDEX: &str = "groups.index";
     /// Groups of all pages in file order.
     pub const PAGED: &str = "paged";
     /// Table of the file-order groups.

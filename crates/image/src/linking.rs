@@ -259,7 +259,7 @@ const REASONS: [NotLinked; 7] = [
     NotLinked::Malformed,
 ];
 
-/// Whether the pages of `hot`, `cold` and `paged` are in linked form.
+/// Whether pages are in linked form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Linking {
     /// They are.

@@ -6,7 +6,7 @@ use crate::wire::{Reader, Writer};
 use crate::{Digest, Frame, ImageError, Linking, PageNo, page_count};
 
 /// Version of the format that this crate writes and reads.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Bytes of the fixed header: magic and version (8), stored length (4), raw length (4).
 pub const HEADER_LEN: usize = 16;
 /// Most bytes of a manifest, stored or raw: bounds what a reader must hold for an image that it does not trust.
@@ -51,17 +51,17 @@ pub struct Manifest {
     pub hot_pages: Vec<PageNo>,
     /// For each hot page the number of traces that touched it; divided by `traces`, its probability.
     pub hot_touched: Vec<u32>,
-    /// The hot frames, one behind the other after the manifest in the object `hot`.
+    /// The hot frames, one behind the other after the manifest in the objects `hot` and `whole`.
     pub hot_frames: Vec<Frame>,
     /// How many hot frames must be there before exec: they hold what the kernel itself reads.
     pub exec_frames: u32,
-    /// The frames after the manifest in the object `whole`: the hot pages, their neighbours, then all others.
-    pub whole_frames: Vec<Frame>,
-    /// Groups of the pages that are not hot.
-    pub cold: GroupSet,
+    /// The frames behind them in the object `whole`: the neighbours of the hot pages, then all others.
+    pub rest_frames: Vec<Frame>,
+    /// Groups of all pages, as they are likely to be needed together.
+    pub groups: GroupSet,
     /// Groups of all pages in file order, if the image has them.
     pub paged: Option<GroupSet>,
-    /// Which pages of the hot frames and of the groups are in linked form.
+    /// Which pages are in linked form.
     pub linking: Linking,
 }
 
@@ -96,6 +96,11 @@ impl Manifest {
         whole_order(&self.hot_pages, self.page_count())
     }
 
+    /// The frames in the order of the object `whole`.
+    pub fn whole_frames(&self) -> impl Iterator<Item = &Frame> {
+        self.hot_frames.iter().chain(&self.rest_frames)
+    }
+
     /// The stored form: header and compressed body.
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Writer::default();
@@ -110,14 +115,14 @@ impl Manifest {
             self.hot_touched.iter().for_each(|&touched| to.uint(u64::from(touched)));
         }
         to.uint(u64::from(self.exec_frames));
-        for frames in [&self.hot_frames, &self.whole_frames] {
+        for frames in [&self.hot_frames, &self.rest_frames] {
             to.uint(frames.len() as u64);
             for frame in frames {
                 frame.write(&mut to);
             }
         }
         to.uint(1 + u64::from(self.paged.is_some()));
-        for set in std::iter::once(&self.cold).chain(&self.paged) {
+        for set in std::iter::once(&self.groups).chain(&self.paged) {
             to.uint(u64::from(set.index_len));
             to.digest(&set.index_digest);
             to.uint(set.data_len);
@@ -200,12 +205,12 @@ impl Manifest {
         if exec_frames > hot_frames.len() as u64 {
             return Err(from.invalid(format!("{exec_frames} exec frames of {} hot ones", hot_frames.len())));
         }
-        let whole_frames = read_frames(from, u64::from(pages_total), "whole")?;
+        let rest_frames = read_frames(from, u64::from(pages_total) - hot_pages.len() as u64, "other")?;
         let sets = from.uint_to("the number of group sets", 2)?;
         if sets == 0 {
             return Err(from.invalid("there are no group sets"));
         }
-        let cold = read_group_set(from, pages_total)?;
+        let groups = read_group_set(from, pages_total)?;
         let paged = if sets == 2 { Some(read_group_set(from, pages_total)?) } else { None };
         let linking = Linking::read(from, pages_total)?;
         Ok(Self {
@@ -220,8 +225,8 @@ impl Manifest {
             hot_touched,
             hot_frames,
             exec_frames: exec_frames as u32,
-            whole_frames,
-            cold,
+            rest_frames,
+            groups,
             paged,
             linking,
         })

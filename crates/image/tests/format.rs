@@ -1,8 +1,8 @@
 //! The format against itself and against damage: what is written is read back, and any other bytes are an error.
 
 use pagein_image::{
-    Digest, Frame, GroupIndex, GroupSet, ImageError, Linking, Manifest, NotLinked, PAGE_SIZE, PageNo,
-    decode_frame, encode_frame,
+    Digest, Frame, GroupIndex, GroupSet, ImageError, LinkedPage, LinkedPages, Linking, Manifest, NotLinked,
+    PAGE_SIZE, PageNo, StreamDecoder, StreamEncoder, Unpacked, encode_group,
 };
 use proptest::prelude::*;
 
@@ -56,8 +56,8 @@ prop_compose! {
             exec_frames: (hot_frames.len() as u32).min(1),
             hot_pages,
             hot_frames,
-            whole_frames: frames_for(file_pages, 64),
-            cold: set,
+            rest_frames: frames_for(file_pages - hot_count, 64),
+            groups: set,
             paged: flags.2.then_some(set),
             linking,
         }
@@ -81,7 +81,7 @@ proptest! {
     #[test]
     fn any_bytes_are_a_manifest_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Manifest::decode(&bytes);
-        let mut like_one = b"pagein\0\x02".to_vec();
+        let mut like_one = b"pagein\0\x03".to_vec();
         like_one.extend(&bytes);
         let _ = Manifest::decode(&like_one);
     }
@@ -127,23 +127,98 @@ proptest! {
     }
 
     #[test]
-    fn a_frame_is_read_back_and_a_flipped_byte_is_not(byte in any::<u8>(), pages in 1u32..5, at in any::<prop::sample::Index>()) {
-        let raw: Vec<u8> = (0..pages as usize * PAGE_SIZE).map(|i| (i / 7) as u8 ^ byte).collect();
-        let mut stored = encode_frame(&raw, 3);
-        let frame = Frame::of(&stored, pages);
-        prop_assert_eq!(frame.decode(&stored, "x").unwrap(), raw);
+    fn a_group_is_read_back_and_a_flipped_byte_is_not(byte in any::<u8>(), count in 1u32..5, at in any::<prop::sample::Index>()) {
+        let (pages, raw) = some_pages(count, byte);
+        let mut stored = encode_group(&pages, &raw, &[], 3);
+        let frame = Frame::of(&stored, count);
+        let decode = |stored: &[u8]| frame.decode_group(stored, &pages, &LinkedPages::default(), "x");
+        prop_assert_eq!(decode(&stored).unwrap().bytes, raw);
         let index = at.index(stored.len());
         stored[index] ^= 0x40;
-        let damaged = matches!(frame.decode(&stored, "x"), Err(ImageError::Digest { .. }));
+        let damaged = matches!(decode(&stored), Err(ImageError::Digest { .. }));
         prop_assert!(damaged);
     }
+
+    /// Frame by frame and all at once, pages with records among them; a damaged frame changes nothing for those that follow.
+    #[test]
+    fn a_stream_is_read_back(
+        sizes in prop::collection::vec(1u32..5, 1..6), seed in any::<u8>(), level in 1i32..8,
+        linked in prop::collection::hash_set(0u32..25, 0..25), at in any::<prop::sample::Index>(),
+    ) {
+        let total = sizes.iter().sum();
+        let (pages, raw) = some_pages(total, seed);
+        let set: LinkedPages = pages.iter().copied().filter(|page| linked.contains(&page.0)).collect();
+        let (mut encoder, mut decoder) = (StreamEncoder::new(level), StreamDecoder::default());
+        let (mut first, mut all) = (0, Vec::new());
+        for size in &sizes {
+            let here = &pages[first..first + *size as usize];
+            let mut bytes = raw[first * PAGE_SIZE..][..here.len() * PAGE_SIZE].to_vec();
+            let file = bytes.clone();
+            let mut links = Vec::new();
+            for (page, bytes) in here.iter().zip(bytes.chunks_exact_mut(PAGE_SIZE)).filter(|(page, _)| set.contains(**page)) {
+                let made = LinkedPage::new(bytes, &[(page.0 as u16, 77), (300, 5)], &[]).unwrap();
+                bytes.copy_from_slice(&made.bytes);
+                links.push(made.links);
+            }
+            first += here.len();
+            let stored = encoder.encode(here, &bytes, &links.iter().collect::<Vec<_>>(), first == pages.len());
+            let frame = Frame::of(&stored, *size);
+            let mut damaged = stored.clone();
+            let index = at.index(stored.len());
+            damaged[index] ^= 1;
+            let refused = matches!(decoder.decode(&frame, &damaged, here, &set, "x"), Err(ImageError::Digest { .. }));
+            prop_assert!(refused);
+            let unpacked = decoder.decode(&frame, &stored, here, &set, "x").unwrap();
+            prop_assert_eq!(&unpacked.bytes, &bytes);
+            prop_assert_eq!(unpacked.links.len(), links.len());
+            prop_assert_eq!(unpacked.into_file_form(), file);
+            all.extend(stored);
+        }
+        // What other readers may rely on: together they are one plain zstd frame.
+        let plain = zstd::decode_all(&all[..]).unwrap();
+        prop_assert!(plain.len() >= raw.len());
+    }
+}
+
+/// So many pages, the last first, and their bytes.
+fn some_pages(count: u32, seed: u8) -> (Vec<PageNo>, Vec<u8>) {
+    let bytes = (0..count as usize * PAGE_SIZE).map(|i| (i / 7) as u8 ^ seed).collect();
+    ((0..count).rev().map(PageNo).collect(), bytes)
+}
+
+/// What a reader makes of some stored bytes, as a group and as the first frame of a stream.
+fn both_ways(stored: &[u8], pages: u32) -> [Result<Unpacked, ImageError>; 2] {
+    let numbers: Vec<PageNo> = (0..pages).map(PageNo).collect();
+    let (frame, none) = (Frame::of(stored, pages), LinkedPages::default());
+    [
+        frame.decode_group(stored, &numbers, &none, "x"),
+        StreamDecoder::default().decode(&frame, stored, &numbers, &none, "x"),
+    ]
 }
 
 #[test]
 fn a_frame_that_lies_about_its_size_is_an_error() {
-    let stored = encode_frame(&[1; 2 * PAGE_SIZE], 3);
-    assert!(matches!(decode_frame(&stored, 1, "x"), Err(ImageError::Decompress { .. })));
-    assert!(matches!(decode_frame(&stored, 3, "x"), Err(ImageError::Decompress { .. })));
+    let (pages, raw) = some_pages(2, 1);
+    let group = encode_group(&pages, &raw, &[], 3);
+    let frame = StreamEncoder::new(3).encode(&pages, &raw, &[], true);
+    let huge = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
+    for (stored, claimed) in [(&group, 1), (&group, 3), (&frame, 1), (&frame, 3), (&huge, 5), (&vec![], 1)] {
+        for result in both_ways(stored, claimed) {
+            assert!(matches!(result, Err(ImageError::Decompress { .. })), "{claimed} pages: {result:?}");
+        }
+    }
+}
+
+#[test]
+fn a_frame_without_its_predecessor_is_an_error() {
+    let (pages, _) = some_pages(2, 1);
+    let noise = |n: u32| Digest::of(&n.to_le_bytes()).0;
+    let raw: Vec<u8> = (0..2 * PAGE_SIZE as u32 / 32).flat_map(noise).collect();
+    let mut encoder = StreamEncoder::new(3);
+    let first = encoder.encode(&pages, &raw, &[], false);
+    let second = encoder.encode(&pages, &raw, &[], true);
+    assert!(second.len() * 2 < first.len(), "it repeats the first");
+    assert!(both_ways(&second, 2).iter().all(Result::is_err));
 }
 
 #[test]
@@ -176,8 +251,8 @@ fn the_size_of_an_index_is_bounded_by_that_of_the_file() {
         hot_touched: Vec::new(),
         hot_frames: Vec::new(),
         exec_frames: 0,
-        whole_frames: frames_for(1, 1),
-        cold: GroupSet { index_len, index_digest: Digest::of(b""), data_len },
+        rest_frames: frames_for(1, 1),
+        groups: GroupSet { index_len, index_digest: Digest::of(b""), data_len },
         paged: None,
         linking: Linking::Off(NotLinked::NothingToDo),
     };
@@ -192,7 +267,7 @@ fn the_size_of_an_index_is_bounded_by_that_of_the_file() {
 fn the_version_is_checked_before_anything_else() {
     let mut bytes = b"pagein\0\x09".to_vec();
     bytes.resize(64, 0xff);
-    assert_eq!(Manifest::decode(&bytes), Err(ImageError::Version { found: 9, known: 2 }));
+    assert_eq!(Manifest::decode(&bytes), Err(ImageError::Version { found: 9, known: 3 }));
     assert!(matches!(Manifest::decode(b"<!DOCTYPE html>"), Err(ImageError::NotAnImage { .. })));
     assert!(matches!(Manifest::decode(b""), Err(ImageError::NotAnImage { .. })));
 }

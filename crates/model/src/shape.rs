@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pagein_image::Manifest;
+use pagein_image::{Frame, GroupSet, Manifest};
 
 /// Some pages that travel together.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -39,13 +39,13 @@ pub struct Shape {
     pub exec: Part,
     /// The hot frames behind it, in order.
     pub hot: Vec<Part>,
-    /// Groups of the pages that are not hot.
+    /// Groups of the pages that are not hot; of all groups a share that corresponds to their number.
     pub cold: Groups,
     /// Groups of all pages in file order, if there are any.
     pub paged: Option<Groups>,
     /// Bytes of the object `whole`, manifest included.
     pub whole_bytes: u64,
-    /// Bytes of the frames of `whole` that hold pages that are not hot.
+    /// Bytes of the frames of `whole` behind the hot ones.
     pub rest_bytes: u64,
     /// Time that the program computes; zero if it is not known, which the manifest does not say.
     pub cpu: Duration,
@@ -68,27 +68,23 @@ impl Shape {
         let hot = parts.split_off((manifest.exec_frames as usize).min(parts.len()));
         let exec = parts.iter().fold(Part::default(), |all, part| all.and(*part));
         let hot_pages = manifest.hot_pages.len() as u32;
-        let whole: u64 = manifest.whole_frames.iter().map(|frame| u64::from(frame.stored_len)).sum();
-        let mut before = 0;
-        let rest = manifest.whole_frames.iter().filter(|frame| {
-            before += frame.pages;
-            before > hot_pages
-        });
-        let groups = |set: &pagein_image::GroupSet, pages| Groups {
-            bytes: set.data_len,
-            pages,
-            index_bytes: set.index_len.into(),
-        };
+        let sum =
+            |frames: &mut dyn Iterator<Item = &Frame>| frames.map(|frame| u64::from(frame.stored_len)).sum();
+        let (pages, cold_pages) = (manifest.page_count(), manifest.page_count() - hot_pages);
+        let groups =
+            |set: &GroupSet, pages| Groups { bytes: set.data_len, pages, index_bytes: set.index_len.into() };
+        let all = groups(&manifest.groups, pages);
+        let cold_bytes = all.bytes_per_page() * f64::from(cold_pages);
         Self {
             traces: manifest.traces,
             reads_self: manifest.reads_self,
             manifest_bytes,
             exec: Part { expected: f64::from(exec.pages), ..exec },
             hot,
-            cold: groups(&manifest.cold, manifest.page_count() - hot_pages),
-            paged: manifest.paged.as_ref().map(|set| groups(set, manifest.page_count())),
-            whole_bytes: manifest_bytes + whole,
-            rest_bytes: rest.map(|frame| u64::from(frame.stored_len)).sum(),
+            cold: Groups { bytes: cold_bytes as u64, pages: cold_pages, ..all },
+            paged: manifest.paged.as_ref().map(|set| groups(set, pages)),
+            whole_bytes: manifest_bytes + sum(&mut manifest.whole_frames()),
+            rest_bytes: sum(&mut manifest.rest_frames.iter()),
             cpu: Duration::ZERO,
         }
     }

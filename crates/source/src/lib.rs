@@ -1,6 +1,6 @@
 //! Where an image's bytes come from.
 //!
-//! An image is a set of immutable static objects under one prefix (`hot`, `cold`, `cold.index`,
+//! An image is a set of immutable static objects under one prefix (`hot`, `groups`, `groups.index`,
 //! `pages/ab/abcdef...`). This crate reads them, whole or by range, from a web server or a directory, and
 //! knows nothing of what is in them: digests are checked by whoever asked. What it does promise is that a
 //! request *ends*: with the bytes, or with a [`SourceError`] that names the object and says what to do, after

@@ -25,7 +25,7 @@ mod tests {
 
     #[test]
     fn accepts_what_images_use() {
-        for name in ["hot", "cold.index", "pages/ab/abcdef0123", "..data", "a..b/c."] {
+        for name in ["hot", "groups.index", "pages/ab/abcdef0123", "..data", "a..b/c."] {
             assert_eq!(fault(name), None, "{name}");
         }
     }

@@ -33,7 +33,7 @@ mod tests {
             ("*", ""),
             ("*", "a/b"),
             ("img/pages/*", "img/pages/ab/abc"),
-            ("*.inde?", "cold.index"),
+            ("*.inde?", "groups.index"),
         ] {
             assert!(glob(pattern, text), "{pattern} {text}");
         }

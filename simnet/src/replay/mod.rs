@@ -43,7 +43,7 @@ pub struct Image<'a> {
     /// Size of the stored manifest, bytes.
     pub manifest_len: u64,
     /// The groups of the pages that are not hot.
-    pub cold: &'a GroupIndex,
+    pub groups: &'a GroupIndex,
     /// The groups of all pages in file order, if the image has them.
     pub paged: Option<&'a GroupIndex>,
 }

@@ -1,20 +1,11 @@
-//! An image seen from its pages: which frame or group holds a page, where, and how many bytes that is.
+//! An image seen from its pages: which frame and which group hold a page, where, and how many bytes that is.
 
 use std::ops::Range;
 
-use pagein_image::{GroupId, GroupIndex, GroupSet, PageNo};
+use pagein_image::{Group, GroupId, GroupIndex, GroupSet, PageNo};
 use pagein_model::Policy;
 
 use super::Image;
-
-/// What is fetched by one request on demand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
-    /// A hot frame, by its number.
-    HotFrame(usize),
-    /// A group of the policy's index.
-    Group(GroupId),
-}
 
 /// Tables of an image.
 pub(super) struct Pages<'a> {
@@ -25,9 +16,9 @@ pub(super) struct Pages<'a> {
     first_page: Vec<usize>,
     /// Where each hot frame begins in the object `hot`; one more for the end.
     pub(super) frame_offsets: Vec<u64>,
-    /// For each page its share of the frame of the object `whole` that holds it.
-    whole_share: Vec<f64>,
-    cold: Vec<Option<GroupId>>,
+    /// For each page its share of the frame that holds it.
+    share: Vec<f64>,
+    groups: Vec<Option<GroupId>>,
     paged: Vec<Option<GroupId>>,
 }
 
@@ -44,13 +35,13 @@ impl<'a> Pages<'a> {
             first_page.push(pages.end);
             frame_offsets.push(frame_offsets[number] + u64::from(frame.stored_len));
         }
-        let mut whole_share = vec![0.0; manifest.page_count() as usize];
+        let mut share_of = vec![0.0; manifest.page_count() as usize];
         let mut rest = &manifest.whole_pages()[..];
-        for frame in &manifest.whole_frames {
+        for frame in manifest.whole_frames() {
             let (here, after) = rest.split_at(frame.pages as usize);
             let share = f64::from(frame.stored_len) / f64::from(frame.pages);
             for page in here {
-                whole_share[page.index()] = share;
+                share_of[page.index()] = share;
             }
             rest = after;
         }
@@ -60,8 +51,8 @@ impl<'a> Pages<'a> {
             frame_of_page,
             first_page,
             frame_offsets,
-            whole_share,
-            cold: by_page(image.cold),
+            share: share_of,
+            groups: by_page(image.groups),
             paged: image.paged.map(by_page).unwrap_or_default(),
         }
     }
@@ -87,38 +78,23 @@ impl<'a> Pages<'a> {
     }
 
     fn index(&self, policy: Policy) -> &'a GroupIndex {
-        self.image.paged.filter(|_| self.is_paged(policy)).unwrap_or(self.image.cold)
+        self.image.paged.filter(|_| self.is_paged(policy)).unwrap_or(self.image.groups)
     }
 
-    /// What brings `page` on demand.
-    pub(super) fn unit(&self, page: PageNo, policy: Policy) -> Unit {
-        let is_paged = self.is_paged(policy);
-        if let Some(frame) = self.frame_of(page).filter(|_| !is_paged) {
-            return Unit::HotFrame(frame);
-        }
-        let group = if is_paged { self.paged[page.index()] } else { self.cold[page.index()] };
-        Unit::Group(group.expect("every page that is not hot is in a group"))
+    /// The group that brings `page` on demand.
+    pub(super) fn group_of(&self, page: PageNo, policy: Policy) -> GroupId {
+        let groups = if self.is_paged(policy) { &self.paged } else { &self.groups };
+        groups[page.index()].expect("every page is in a group")
     }
 
-    /// The pages of a unit.
-    pub(super) fn unit_pages(&self, unit: Unit, policy: Policy) -> &'a [PageNo] {
-        match unit {
-            Unit::HotFrame(number) => self.frame_pages(number),
-            Unit::Group(id) => &self.index(policy).group(id).pages,
-        }
-    }
-
-    /// Stored bytes of a unit.
-    pub(super) fn unit_bytes(&self, unit: Unit, policy: Policy) -> u64 {
-        match unit {
-            Unit::HotFrame(number) => u64::from(self.image.manifest.hot_frames[number].stored_len),
-            Unit::Group(id) => u64::from(self.index(policy).group(id).frame.stored_len),
-        }
+    /// A group of the policy's index.
+    pub(super) fn group(&self, id: GroupId, policy: Policy) -> &'a Group {
+        self.index(policy).group(id)
     }
 
     /// Where the index of the policy's groups is described.
     pub(super) fn group_set(&self, policy: Policy) -> GroupSet {
-        self.image.manifest.paged.filter(|_| self.is_paged(policy)).unwrap_or(self.image.manifest.cold)
+        self.image.manifest.paged.filter(|_| self.is_paged(policy)).unwrap_or(self.image.manifest.groups)
     }
 
     /// The bytes of hot frame `number` in the object `hot`.
@@ -126,10 +102,8 @@ impl<'a> Pages<'a> {
         self.frame_offsets[number]..self.frame_offsets[number + 1]
     }
 
-    /// A page's compressed size when it is one of many in one stream: its share of its hot frame, else of its frame of `whole`.
+    /// A page's compressed size when it is one of many in one stream: its share of its frame.
     pub(super) fn ideal_bytes(&self, page: PageNo) -> f64 {
-        let Some(number) = self.frame_of(page) else { return self.whole_share[page.index()] };
-        let frame = &self.image.manifest.hot_frames[number];
-        (f64::from(frame.stored_len) / f64::from(frame.pages)).min(self.whole_share[page.index()])
+        self.share[page.index()]
     }
 }

@@ -2,13 +2,13 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, collections::HashMap};
 
-use pagein_image::PageNo;
+use pagein_image::{GroupId, PageNo};
 use pagein_model::{Link as Measured, Policy};
 
 use super::{
     Host, Image, Job, Prediction,
     client::{Client, FetchId},
-    pages::{Pages, Unit},
+    pages::Pages,
 };
 use crate::{link::Link, time::Time};
 
@@ -49,7 +49,7 @@ enum Later {
 enum Demand {
     /// For the index, by a fault on this page.
     Index(PageNo),
-    Unit(Unit),
+    Group(GroupId),
 }
 
 /// How far the group index is.
@@ -197,8 +197,7 @@ impl Run<'_> {
     /// Requests what brings `page`; first the index, if that is needed and not here.
     fn demand(&mut self, page: PageNo, now: Time) {
         debug_assert_eq!(self.client.now(), now, "requests are made in the present");
-        let unit = self.pages.unit(page, self.policy);
-        if matches!(unit, Unit::Group(_)) && self.index != Index::Here {
+        if self.index != Index::Here {
             if self.index == Index::Unknown {
                 self.index = Index::Requested;
                 let id = self.client.get(u64::from(self.pages.group_set(self.policy).index_len), false);
@@ -206,15 +205,16 @@ impl Run<'_> {
             }
             return;
         }
-        for page in self.pages.unit_pages(unit, self.policy) {
+        let group = self.pages.group(self.pages.group_of(page, self.policy), self.policy);
+        for page in &group.pages {
             let state = &mut self.state[page.index()];
             if *state != PageState::Present {
                 *state = PageState::Requested;
             }
         }
-        let is_range = matches!(unit, Unit::HotFrame(_)) || !self.pages.image.manifest.page_files;
-        let id = self.client.get(self.pages.unit_bytes(unit, self.policy), is_range);
-        self.demands.insert(id, Demand::Unit(unit));
+        let is_range = !self.pages.image.manifest.page_files;
+        let fetch = self.client.get(u64::from(group.frame.stored_len), is_range);
+        self.demands.insert(fetch, Demand::Group(self.pages.group_of(page, self.policy)));
     }
 
     /// From now on the rest of the hot object is unpacked as it comes.
@@ -285,7 +285,7 @@ impl Run<'_> {
                         self.demand(page, now);
                     }
                 }
-                Demand::Unit(unit) => self.install(self.pages.unit_pages(unit, self.policy)),
+                Demand::Group(id) => self.install(&self.pages.group(id, self.policy).pages),
             },
         }
         true
@@ -300,9 +300,7 @@ impl Run<'_> {
             return;
         }
         let work = match self.demands.get(&id) {
-            Some(Demand::Unit(unit)) => {
-                self.host.page * self.pages.unit_pages(*unit, self.policy).len() as u32
-            }
+            Some(Demand::Group(id)) => self.host.page * self.pages.group(*id, self.policy).frame.pages,
             Some(Demand::Index(_)) => std::time::Duration::ZERO,
             None => return,
         };
@@ -323,7 +321,7 @@ impl Run<'_> {
         let (header, mut seen) = (self.pages.image.manifest_len, vec![false; manifest.hot_frames.len()]);
         if self.policy == Policy::Original {
             let mut rest = &manifest.whole_pages()[..];
-            for frame in &manifest.whole_frames {
+            for frame in manifest.whole_frames() {
                 let (here, after) = rest.split_at(frame.pages as usize);
                 used += f64::from(frame.stored_len) * share(here);
                 rest = after;
@@ -339,11 +337,13 @@ impl Run<'_> {
         initial = initial.saturating_sub(header);
         let mut demanded = 0;
         for (&id, demand) in &self.demands {
-            let Demand::Unit(unit) = demand else { continue };
+            let Demand::Group(group) = demand else { continue };
             demanded += self.client.received(id);
-            let is_twice = matches!(unit, Unit::HotFrame(number) if seen[*number]);
+            let pages = &self.pages.group(*group, self.policy).pages;
+            let is_twice =
+                pages.iter().all(|page| self.pages.frame_of(*page).is_some_and(|frame| seen[frame]));
             if !is_twice && self.client.received(id) == self.client.asked(id) {
-                used += self.client.received(id) as f64 * share(self.pages.unit_pages(*unit, self.policy));
+                used += self.client.received(id) as f64 * share(pages);
             }
         }
         (initial + demanded).saturating_sub(used as u64)

@@ -53,11 +53,11 @@ impl Run<'_> {
     /// Fetches the complete file; when its program runs.
     fn complete(&mut self, mut now: Time) -> Time {
         let (manifest, header) = (self.pages.image.manifest, self.pages.image.manifest_len);
-        let frames = manifest.whole_frames.iter().map(|frame| u64::from(frame.stored_len));
+        let frames = manifest.whole_frames().map(|frame| u64::from(frame.stored_len));
         let mut end = header;
         let mut whole = self.open(header + frames.sum::<u64>(), None, now);
         now = self.wait(&mut whole, header, now);
-        for frame in &manifest.whole_frames {
+        for frame in manifest.whole_frames() {
             end += u64::from(frame.stored_len);
             now = self.wait(&mut whole, end, now);
             now += self.host.page * frame.pages;

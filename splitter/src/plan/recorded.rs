@@ -39,6 +39,11 @@ fn leave_one_out() -> impl Iterator<Item = (Trace, Vec<Trace>)> {
     })
 }
 
+/// The groups of what is not hot.
+fn cold(plan: &Plan) -> &[Vec<PageNo>] {
+    &plan.groups[..plan.groups.len() - plan.hot_frames.len()]
+}
+
 /// Groups that a job demands, and the pages that come with them.
 fn demanded(groups: &[Vec<PageNo>], job: &Trace) -> (usize, usize) {
     let touched: HashSet<PageNo> = job.pages().collect();
@@ -82,7 +87,7 @@ fn a_recorded_job_finds_all_of_it_in_the_hot_part_and_waits_for_less_of_the_othe
         let (hot, before) = (plan.hot_frames.concat(), interleaved(&recorded));
         let mut sums = [0, 0, 0];
         for job in &recorded {
-            assert_eq!(demanded(&plan.cold, job).0, 0);
+            assert_eq!(demanded(cold(&plan), job).0, 0);
             sums[0] += job.touches.len();
             sums[1] += waits_for(&hot, job);
             sums[2] += waits_for(&before, job);
@@ -103,7 +108,7 @@ fn what_few_jobs_touched_lies_by_jobs_if_it_is_not_hot() {
     warm.sort();
     let by_number: Vec<Vec<PageNo>> = warm.chunks(16).map(<[PageNo]>::to_vec).collect();
     let requests = |groups: &[Vec<PageNo>]| recorded.iter().map(|job| demanded(groups, job).0).sum::<usize>();
-    let learned = requests(&plan.cold);
+    let learned = requests(cold(&plan));
     assert!(3 * learned < 2 * requests(&by_touch), "{learned} and {}", requests(&by_touch));
     assert!(3 * learned < 2 * requests(&by_number), "{learned} and {}", requests(&by_number));
 }
@@ -115,11 +120,11 @@ fn another_job_gets_less_that_it_does_not_need_for_hardly_more_requests() {
         // One recorded job: much is cold.
         for recorded in recorded.chunks(1) {
             let plan = plan(recorded, 0.1);
-            let mut cold = plan.cold.concat();
-            cold.sort();
-            let chunks: Vec<Vec<PageNo>> = cold.chunks(16).map(<[PageNo]>::to_vec).collect();
+            let mut pages = cold(&plan).concat();
+            pages.sort();
+            let chunks: Vec<Vec<PageNo>> = pages.chunks(16).map(<[PageNo]>::to_vec).collect();
             let add = |sum: (usize, usize), more: (usize, usize)| (sum.0 + more.0, sum.1 + more.1);
-            ours = add(ours, demanded(&plan.cold, &job));
+            ours = add(ours, demanded(cold(&plan), &job));
             chunked = add(chunked, demanded(&chunks, &job));
         }
     }

@@ -8,8 +8,8 @@ use pagein_tests::broken::{Bench, Book, assert_failed, assert_words, copy_image}
 /// Every object of the book's image, the policy that reads most of it, and whether every byte of it is read.
 const OBJECTS: [(&str, &str); 6] = [
     ("hot", "reordered"),
-    ("cold", "reordered-paged"),
-    ("cold.index", "streamed"),
+    ("groups", "reordered-paged"),
+    ("groups.index", "streamed"),
     ("paged", "paged"),
     ("paged.index", "paged"),
     ("whole", "original"),
@@ -218,7 +218,7 @@ fn a_byte_is_flipped_on_the_way() {
     let bench = Bench::new();
     let book = Book::get();
     for (object, policy) in
-        [("hot", "streamed"), ("hot", "reordered"), ("cold", "reordered"), ("paged", "paged")]
+        [("hot", "streamed"), ("hot", "reordered"), ("groups", "reordered"), ("paged", "paged")]
     {
         let origin = Origin::serve(&book.root);
         let len = std::fs::metadata(book.image.join(object)).unwrap().len();
@@ -241,7 +241,7 @@ fn a_byte_of_python_is_flipped() {
     let _ = bench.run(["split", "--level=1", "--trace", "t", "-o", "image", python]).success();
     let run = |policy| bench.run([["run", "--policy", policy, "image"].as_slice(), &job].concat());
     let right = run("streamed").success().stdout();
-    for (object, policy) in [("hot", "streamed"), ("hot", "reordered-paged"), ("paged", "paged")] {
+    for (object, policy) in [("hot", "reordered"), ("groups", "reordered-paged"), ("paged", "paged")] {
         let path = bench.path("image").join(object);
         let good = std::fs::read(&path).unwrap();
         let mut errors = 0;

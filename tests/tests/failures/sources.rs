@@ -59,7 +59,7 @@ fn gone_during_the_run() {
     live.say("page 10");
     let ended = live.end(SOON);
     assert_eq!((ended.code, ended.lines, ended.stderr.lines().count()), (135, vec![], 1), "{}", ended.stderr);
-    let words = ["pagein: page ", "of book-program", "file offset", &origin.url("book/hot"), "refused"];
+    let words = ["pagein: page ", "of book-program", "file offset", &origin.url("book/groups"), "refused"];
     assert_words(&ended.stderr, &words);
 }
 
@@ -85,7 +85,7 @@ fn wrong_answers_during_the_run() {
         let ended = live.end(SOON);
         assert_eq!((ended.code, ended.lines.len()), (135, 0), "{fault:?}: {ended:?}");
         assert_eq!(ended.stderr.lines().count(), 1, "{fault:?}: {ended:?}");
-        assert_words(&ended.stderr, &["page ", "of book-program", &origin.url("book/cold"), words]);
+        assert_words(&ended.stderr, &["page ", "of book-program", &origin.url("book/groups"), words]);
     }
 }
 
@@ -147,8 +147,8 @@ fn failures_that_pass() {
         for (object, fault) in [
             ("hot", Fault::Status(503)),
             ("whole", Fault::Status(500)),
-            ("cold.index", Fault::CloseAfter(10)),
-            ("cold", Fault::Status(429)),
+            ("groups.index", Fault::CloseAfter(10)),
+            ("groups", Fault::Status(429)),
             ("paged.index", Fault::Status(502)),
             ("paged", Fault::CloseAfter(100)),
         ] {

@@ -57,9 +57,9 @@ impl Image {
 
     /// The group sets that the image has: object, index object, where.
     pub(crate) fn group_sets(&self) -> Vec<(&'static str, &'static str, GroupSet)> {
-        let cold = Some((object::COLD, object::COLD_INDEX, self.manifest.cold));
+        let groups = Some((object::GROUPS, object::GROUPS_INDEX, self.manifest.groups));
         let paged = self.manifest.paged.map(|set| (object::PAGED, object::PAGED_INDEX, set));
-        cold.into_iter().chain(paged).collect()
+        groups.into_iter().chain(paged).collect()
     }
 
     /// Reads and checks an index.

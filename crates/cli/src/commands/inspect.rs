@@ -72,6 +72,7 @@ pub(crate) fn inspect(args: &args::Inspect) -> Result<ExitCode, Failure> {
 fn describe(args: &args::Inspect, image: Image, groups: Vec<GroupsJson>) -> Json {
     let manifest = image.manifest;
     let sum = |frames: &[pagein_image::Frame]| frames.iter().map(|f| u64::from(f.stored_len)).sum::<u64>();
+    let hot_bytes = sum(&manifest.hot_frames);
     Json {
         source: args.source.to_string(),
         format_version: pagein_image::VERSION,
@@ -88,9 +89,9 @@ fn describe(args: &args::Inspect, image: Image, groups: Vec<GroupsJson>) -> Json
         exec_frames: manifest.exec_frames,
         exec_bytes: sum(&manifest.hot_frames[..manifest.exec_frames as usize]),
         hot_frames: manifest.hot_frames.len(),
-        hot_bytes: sum(&manifest.hot_frames),
-        whole_frames: manifest.whole_frames.len(),
-        whole_bytes: sum(&manifest.whole_frames),
+        hot_bytes,
+        whole_frames: manifest.whole_frames().count(),
+        whole_bytes: hot_bytes + sum(&manifest.rest_frames),
         hot_pages: manifest.hot_pages.iter().zip(&manifest.hot_touched).map(|(p, &t)| (p.0, t)).collect(),
         program: manifest.name,
         groups,

@@ -22,19 +22,19 @@ use report::Json;
 
 pub(crate) fn plan(args: &args::Plan) -> Result<ExitCode, Failure> {
     let link = link(args)?;
-    let (image, cold, paged) = runtime()?.block_on(async {
+    let (image, groups, paged) = runtime()?.block_on(async {
         let image = Image::open(&args.source).await?;
-        let cold = image.index(object::COLD_INDEX, &image.manifest.cold).await?;
+        let groups = image.index(object::GROUPS_INDEX, &image.manifest.groups).await?;
         let paged = match &image.manifest.paged {
             Some(set) => Some(image.index(object::PAGED_INDEX, set).await?),
             None => None,
         };
-        Ok::<(Image, GroupIndex, Option<GroupIndex>), Failure>((image, cold, paged))
+        Ok::<(Image, GroupIndex, Option<GroupIndex>), Failure>((image, groups, paged))
     })?;
     let tables = replay::Image {
         manifest: &image.manifest,
         manifest_len: image.stored.len() as u64,
-        cold: &cold,
+        groups: &groups,
         paged: paged.as_ref(),
     };
     let host = Host::default();

@@ -24,7 +24,7 @@ struct Json<'a> {
     hot_pages: usize,
     hot_bytes: u64,
     whole_bytes: u64,
-    cold_bytes: u64,
+    groups_bytes: u64,
     paged_bytes: u64,
     reads_self: bool,
     page_in_linking: linking::Json,
@@ -51,7 +51,7 @@ pub(crate) fn split(args: args::Split) -> Result<ExitCode, Failure> {
     };
     let report = split_with_progress(&config)?;
     let manifest = &report.manifest;
-    let [hot, whole, cold, paged] = report.sizes;
+    let [hot, whole, groups, paged] = report.sizes;
     let image = config.output.display().to_string();
     if args.json {
         print_json(&Json {
@@ -64,7 +64,7 @@ pub(crate) fn split(args: args::Split) -> Result<ExitCode, Failure> {
             hot_pages: manifest.hot_pages.len(),
             hot_bytes: hot,
             whole_bytes: whole,
-            cold_bytes: cold,
+            groups_bytes: groups,
             paged_bytes: paged,
             reads_self: manifest.reads_self,
             page_in_linking: linking::Json::of(&manifest.linking),
@@ -72,14 +72,14 @@ pub(crate) fn split(args: args::Split) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     print(&format!(
-        "{image}: {} of {} in {} pages; hot {} in {} pages, whole {}, cold {}, by file order {}",
+        "{image}: {} of {} in {} pages; hot {} in {} pages, whole {}, in groups {}, by file order {}",
         manifest.name,
         bytes(manifest.file_size),
         manifest.page_count(),
         bytes(hot),
         manifest.hot_pages.len(),
         bytes(whole),
-        bytes(cold),
+        bytes(groups),
         bytes(paged),
     ))?;
     print(&format!("page-in linking: {}", linking::Json::of(&manifest.linking)))?;

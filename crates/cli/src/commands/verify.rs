@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use pagein_image::{Frame, Group, LinkedPages, Manifest, PAGE_SIZE, PageNo, object, page_file_name};
+use pagein_image::{
+    Frame, Group, ImageError, Manifest, PAGE_SIZE, PageNo, StreamDecoder, Unpacked, object, page_file_name,
+};
 use pagein_loader::Failure;
 use pagein_source::{ByteRange, fetch};
 use serde::Serialize;
@@ -81,7 +83,8 @@ impl Check {
 
     async fn whole(&mut self, manifest: &Manifest) {
         let pages = manifest.whole_pages();
-        if !self.frames_of(object::WHOLE, &manifest.whole_frames, &pages, true).await {
+        let frames: Vec<Frame> = manifest.whole_frames().copied().collect();
+        if !self.frames_of(object::WHOLE, &frames, &pages, true).await {
             return;
         }
         let file = &self.file[..manifest.file_size as usize];
@@ -101,12 +104,21 @@ impl Check {
         if object[..head] != self.image.stored {
             self.problems.push(format!("{place}: its manifest is not that of {}", object::HOT));
         }
+        let linked = self.image.manifest.linking.pages().clone();
+        let mut decoder = StreamDecoder::default();
         let mut at = head;
         let mut rest = pages;
         for (number, frame) in frames.iter().enumerate() {
             let stored = &object[at..at + frame.stored_len as usize];
             let (here, after) = rest.split_at(frame.pages as usize);
-            self.frame(&place, &format!("frame {number}"), frame, stored, here, fills_file);
+            let what = format!("frame {number}");
+            let unpacked = decoder.decode(frame, stored, here, &linked, &what);
+            let is_bad = unpacked.is_err();
+            self.compare(&place, &what, here, unpacked, fills_file);
+            if is_bad {
+                // What follows cannot be unpacked without it.
+                return false;
+            }
             at += stored.len();
             rest = after;
         }
@@ -128,23 +140,23 @@ impl Check {
                 return;
             };
             let place = self.image.source.describe(&object);
-            self.frame(&place, &what, &group.frame, &stored, &group.pages, false);
+            let linked = self.image.manifest.linking.pages();
+            let unpacked = group.frame.decode_group(&stored, &group.pages, linked, &what);
+            self.compare(&place, &what, &group.pages, unpacked, false);
         }
     }
 
-    fn frame(
+    /// Compares pages with the file, or fills it with them.
+    fn compare(
         &mut self,
         place: &str,
         what: &str,
-        frame: &Frame,
-        stored: &[u8],
         pages: &[PageNo],
+        unpacked: Result<Unpacked, ImageError>,
         fills_file: bool,
     ) {
         self.frames += 1;
-        // `whole` is as the file is; elsewhere pages may be in linked form, which is undone to compare them.
-        let linked = if fills_file { &LinkedPages::default() } else { self.image.manifest.linking.pages() };
-        let raw = match frame.decode_linked(stored, pages, linked, what) {
+        let raw = match unpacked {
             Ok(unpacked) => unpacked.into_file_form(),
             Err(error) => return self.problems.push(format!("{place}: {error}")),
         };
