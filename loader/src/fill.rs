@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use pagein_image::{Frame, Manifest, PageNo, object};
 use pagein_model::cost::worth_prefetching;
-use pagein_model::{Link, Shape, UNKNOWN_LINK, slow_start};
+use pagein_model::{Link, Shape, UNKNOWN_LINK};
 use pagein_source::WireStats;
 use tokio::sync::{Notify, watch};
 
 use crate::cache::Cache;
-use crate::flow::{self, Flow, Pace, Spare};
+use crate::flow::{self, Asking, Flow, Pace};
 use crate::keeper::Keeper;
 use crate::lazy::Lazy;
 use crate::links;
@@ -49,8 +49,6 @@ const RENT: u32 = 3;
 const OVERTAKEN: u64 = 64;
 /// A hot stream of no more than so many bandwidth-delay products is over before it fills the link for long.
 const BESIDE: f64 = 1.5;
-/// Most connections that are made for the rest alone.
-const CONNECTIONS_MAX: u32 = 4;
 /// In [`Plan::frame_of`]: a page that the fill does not bring.
 const NONE: u32 = u32::MAX;
 
@@ -68,8 +66,8 @@ pub(crate) struct Fill {
     /// Enough of what is cold was demanded.
     evidence: Notify,
     running: AtomicBool,
-    /// The hot stream has ended.
-    alone: watch::Sender<bool>,
+    /// When the hot stream ended.
+    alone: watch::Sender<Option<Instant>>,
     /// All of the rest has been asked for: it comes at the link's rate.
     flows: AtomicBool,
     /// Bytes that were demanded although they were on their way with it.
@@ -78,7 +76,6 @@ pub(crate) struct Fill {
     received: AtomicU64,
     bytes: AtomicU64,
     connections: AtomicU32,
-    spare: Mutex<Spare>,
     plan: OnceLock<Plan>,
 }
 
@@ -123,19 +120,18 @@ impl Fill {
             cold_faults: AtomicU32::new(0),
             evidence: Notify::new(),
             running: AtomicBool::new(false),
-            alone: watch::Sender::new(false),
+            alone: watch::Sender::new(None),
             flows: AtomicBool::new(false),
             overtaken: AtomicU64::new(0),
             received: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             connections: AtomicU32::new(1),
-            spare: Mutex::default(),
             plan: OnceLock::new(),
         }
     }
 
     pub(crate) fn stream_ended(&self) {
-        self.alone.send_replace(true);
+        self.alone.send_replace(Some(Instant::now()));
     }
 
     /// Waits for a sign that the rest is needed, or until it is worth its bytes without; else for some time after the hot stream.
@@ -145,7 +141,7 @@ impl Fill {
             if rest_is_worth(lazy) {
                 return;
             }
-            let is_alone = *alone.borrow_and_update();
+            let is_alone = alone.borrow_and_update().is_some();
             tokio::select! {
                 () = self.evidence.notified() => return,
                 () = tokio::time::sleep(BEGIN_AFTER), if is_alone => return,
@@ -155,32 +151,24 @@ impl Fill {
         }
     }
 
-    /// Connections that the rest may come over now, and over how many it is to come: those of the hot stream, which are warm, as soon as
-    /// they have nothing to bring while windows are what holds it up, else behind it; without such a stream as many as the link needs.
-    /// Where a demand has taken one, a new one would be slower than to wait for it.
-    fn lanes(&self, lazy: &Lazy, link: &Link) -> (usize, u32) {
-        let all = match self.connections() {
-            1 if lazy.received() == 0 => connections(link),
-            hot => hot,
-        };
-        let hot_bytes = lazy.remote.hot_end();
-        let free = match *self.alone.borrow() {
-            true => all as usize,
-            false if hot_bytes as f64 <= BESIDE * link.product() => lock(&self.spare).count(),
-            false => 0,
-        };
-        let taken = if all > 1 { lock(&self.demands).waiting as usize } else { 0 };
-        (free.saturating_sub(taken), all)
-    }
-
-    /// Notes over how many connections the hot object comes, and which of them it does not need.
-    pub(crate) fn set_connections(&self, connections: u32, spare: Spare) {
-        self.connections.store(connections, Ordering::Relaxed);
-        *lock(&self.spare) = spare;
+    /// All of the rest comes from now on, at the link's rate.
+    fn flow_on(&self, lazy: &Lazy) {
+        if let Some(plan) = self.plan.get().filter(|_| !self.flows.swap(true, Ordering::Relaxed)) {
+            let mut table = lock(&lazy.table);
+            plan.frames.iter().for_each(|frame| table.expect(&frame.pages));
+        }
     }
 
     pub(crate) fn connections(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    fn plan(&self, lazy: &Lazy) -> &Plan {
+        self.plan.get_or_init(|| {
+            let plan = plan(lazy);
+            self.received.store(plan.start, Ordering::Relaxed);
+            plan
+        })
     }
 
     /// Whether the source knows ranges, as soon as that is known.
@@ -229,11 +217,12 @@ impl Fill {
         Demand(self)
     }
 
-    /// Bytes of the fill in front of a page; `None` if the fill does not bring it.
-    pub(crate) fn bytes_ahead(&self, page: PageNo) -> Option<u64> {
+    /// Bytes that come before a page that the fill brings, where `streamed` of `hot` have come; `None` if it does not bring it.
+    pub(crate) fn bytes_ahead(&self, page: PageNo, streamed: u64) -> Option<u64> {
         let plan = self.plan.get().filter(|_| self.ranged.known() != Some(false))?;
         let frame = plan.frames.get(plan.frame_of[page.index()] as usize)?;
-        Some(frame.end.saturating_sub(self.received.load(Ordering::Relaxed)))
+        let received = self.received.load(Ordering::Relaxed).max(streamed);
+        Some(frame.end.saturating_sub(received))
     }
 
     /// Whether all of the rest is on its way, at the link's rate.
@@ -313,16 +302,56 @@ impl Drop for Demand<'_> {
 /// Lets the fill begin when its time has come; nothing happens without `--policy auto`, or the second time.
 pub(crate) fn start(lazy: &Arc<Lazy>) {
     let Some(fill) = &lazy.fill else { return };
-    if fill.running.swap(true, Ordering::SeqCst) {
-        return;
+    if !fill.running.swap(true, Ordering::SeqCst) && !fill.plan(lazy).frames.is_empty() {
+        let lazy = Arc::clone(lazy);
+        lazy.runtime.clone().spawn(async move { run(&lazy).await });
     }
-    let plan = plan(lazy);
-    if plan.frames.is_empty() {
-        return;
+}
+
+/// The hot object over the connections that have been asked for its first flights, as many as are of use, and behind it the rest as its time
+/// comes: in one response, if it is one connection and the rest is worth its bytes.
+///
+/// What is long comes over one connection alone: bursts of several delay each other, which each takes for a full link (`HyStart`, RFC 9406) and
+/// leaves slow start; from then on they are slow for seconds (node's rest at 100 Mbit/s x 100 ms: 4.3 s over four, 2.5 over one).
+pub(crate) fn flow(lazy: &Arc<Lazy>, asking: Asking, link: &Link) -> Flow {
+    let product = link.product() as u64;
+    let (hot_end, end) = (lazy.remote.hot_end(), lazy.remote.whole_end());
+    let len = if rest_is_worth(lazy) { end } else { hot_end };
+    let connections = flow::useful(asking.connections(), len, link);
+    let hot = flow::slow_start(connections, product);
+    let Some(fill) = &lazy.fill else { return asking.go_on(object::HOT, hot_end, hot) };
+    fill.connections.store(connections, Ordering::Relaxed);
+    let is_apart = connections > 1 && flow::is_long(end - hot_end, product);
+    if is_apart || fill.ranged.known() != Some(true) || fill.plan(lazy).frames.is_empty() {
+        return asking.go_on(object::HOT, hot_end, hot);
     }
-    let _ = fill.plan.set(plan);
+    fill.running.store(true, Ordering::SeqCst);
     let lazy = Arc::clone(lazy);
-    lazy.runtime.clone().spawn(async move { run(&lazy).await });
+    let pacing = move |number, left| {
+        let hot_left = u64::saturating_sub(left, end - hot_end);
+        if hot_left == 0 {
+            return pace(&lazy, number, left, true);
+        }
+        let pace = hot(number, hot_left)?;
+        if connections == 1 && rest_is_worth(&lazy) {
+            lazy.fill.as_ref()?.flow_on(&lazy);
+            return Some(pace);
+        }
+        Some(Pace { piece: pace.piece.min(hot_left), ..pace })
+    };
+    asking.go_on(object::WHOLE, end, Box::new(pacing))
+}
+
+/// Receives what such a flow brings behind the hot object.
+pub(crate) async fn receive_behind(lazy: &Arc<Lazy>, stream: ObjectStream) {
+    let Some(fill) = &lazy.fill else { return };
+    complete(lazy, fill, stream, true).await;
+}
+
+/// Nothing of the rest comes any more, unless it is demanded.
+pub(crate) fn give_up(lazy: &Arc<Lazy>) {
+    let frames = lazy.fill.iter().filter_map(|fill| fill.plan.get()).flat_map(|plan| &plan.frames);
+    frames.for_each(|frame| lazy.no_longer_expected(&frame.pages));
 }
 
 /// Fetches the index of the groups before one is needed, if a round trip saved with this probability is worth its bytes.
@@ -337,17 +366,17 @@ pub(crate) async fn fetch_index(lazy: Arc<Lazy>) {
 
 /// Whether all of the rest is to follow the hot part without a sign that it is needed.
 fn rest_is_worth(lazy: &Lazy) -> bool {
-    // What did not come in this run is in the cache, and so is what is likely then.
-    if lazy.received() == 0 {
+    // An earlier run has been here: what is likely is in the cache.
+    if lazy.has_kept_frames() {
         return false;
     }
     lazy.link().is_some_and(|link| pagein_model::rest_is_worth(&shape(lazy), &link))
 }
 
-/// Connections for the rest alone: one for what each brings in three round trips.
-fn connections(link: &Link) -> u32 {
-    let young = slow_start::delivered(3, 1) as f64;
-    ((link.product() / young) as u32).clamp(1, CONNECTIONS_MAX)
+/// Whether the connections of the hot stream are there for others.
+pub(crate) fn leaves_connections(lazy: &Lazy) -> bool {
+    let is_free = |fill: &Fill| fill.alone.borrow().is_some() && !fill.flows();
+    lazy.fill.as_ref().is_none_or(|fill| is_free(fill) && !rest_is_worth(lazy))
 }
 
 fn shape(lazy: &Lazy) -> Shape {
@@ -374,94 +403,105 @@ fn plan(lazy: &Lazy) -> Plan {
 }
 
 async fn run(lazy: &Arc<Lazy>) {
-    let Some((fill, plan)) = lazy.fill.as_ref().and_then(|fill| Some((fill, fill.plan.get()?))) else {
-        return;
-    };
+    let Some(fill) = &lazy.fill else { return };
     fill.time_has_come(lazy).await;
     // Not before: a run that has all it needs in the cache asks for nothing.
     let ranged = fill.is_ranged().await;
     if !ranged && lazy.remote.manifest.page_files {
         return;
     }
-    if !ranged {
-        // There is no other way to these pages.
-        let mut table = lock(&lazy.table);
-        plan.frames.iter().for_each(|frame| table.expect(&frame.pages));
+    let (remote, source) = (&lazy.remote, Arc::clone(&lazy.remote.source));
+    let (start, end) = (remote.hot_end(), remote.whole_end());
+    if ranged {
+        let paced = Arc::clone(lazy);
+        let pacing = Box::new(move |number, left| pace(&paced, number, left, false));
+        // Where several have brought the hot object, another one brings the rest.
+        let source = if fill.connections() > 1 { source.beside().unwrap_or(source) } else { source };
+        fill.connections.store(1, Ordering::Relaxed);
+        let flow = Flow::new(Arc::clone(&source), object::WHOLE, start..end, remote.retry.clone(), pacing);
+        let stream = ObjectStream::of_flow(source, object::WHOLE, remote.retry.clone(), flow);
+        return complete(lazy, fill, stream, ranged).await;
     }
+    // There is no other way to these pages.
+    fill.flow_on(lazy);
+    let mut stream = ObjectStream::new(source, object::WHOLE, remote.retry.clone());
+    stream.end = Some(end);
+    match skip(&mut stream, start).await {
+        Ok(()) => complete(lazy, fill, stream, ranged).await,
+        Err(trouble) => lose(lazy, fill, &trouble),
+    }
+}
+
+/// Without ranges nothing else can bring the pages of the rest.
+fn lose(lazy: &Lazy, fill: &Fill, trouble: &Trouble) {
+    lazy.lose(fill.plan(lazy).frames[0].pages[0], trouble);
+}
+
+/// How much of the rest is to be asked for now. A `joint` flow brings the hot object as well, and may go on before that is all here.
+fn pace(lazy: &Lazy, number: u32, left: u64, joint: bool) -> Option<Pace> {
+    let fill = lazy.fill.as_ref()?;
+    let link = lazy.link().unwrap_or(UNKNOWN_LINK);
+    let alone = *fill.alone.borrow();
+    let connections = fill.connections();
+    // What fills the link for long must not share it.
+    let beside = joint && connections > 1 && lazy.remote.hot_end() as f64 <= BESIDE * link.product();
+    if alone.is_none() && !beside {
+        return None;
+    }
+    let rest = link.transfer_time(left);
+    if fill.flows() || rest_is_worth(lazy) || fill.is_overdue(rest, fill.expected(lazy, &link)) {
+        // Demands that have just taken a connection of the stream give it back; a new one would be slower than to wait for it.
+        let has_taken = connections > 1 && !fill.flows();
+        let taken = if has_taken { lock(&fill.demands).waiting as usize } else { 0 };
+        let lanes = (connections as usize).saturating_sub(taken);
+        if lanes == 0 {
+            return None;
+        }
+        // The quickest way there is, and pages that are demanded still come beside it.
+        fill.flow_on(lazy);
+        let shared = flow::shared(connections, number, left, link.product() as u64);
+        return Some(Pace { lanes: shared.lanes.min(lanes), ..shared });
+    }
+    let pace = pagein_model::fill(&link);
+    if fill.is_evident() {
+        // One at a time has its turn while a demand travels, and is less than a round trip in front of it.
+        return alone.map(|_| Pace { piece: pace.piece, ahead: 0, lanes: 1 });
+    }
+    let piece = (pace.piece as f64 * GROWTH) as u64;
+    let is_time = alone.is_some_and(|since| since.elapsed() >= BEGIN_AFTER) && fill.may_ask(pace.quiet);
+    is_time.then_some(Pace { piece, ahead: link.product() as u64, lanes: 2 })
+}
+
+/// Receives the rest from `stream`, and puts the complete file together.
+async fn complete(lazy: &Arc<Lazy>, fill: &Fill, stream: ObjectStream, ranged: bool) {
     // Without a thread there is no fill: pages still come on demand.
     let received = match Worker::start() {
-        Ok(worker) => receive(lazy, fill, plan, &worker, ranged).await.map(|()| Some(worker)),
+        Ok(worker) => receive(lazy, fill, stream, &worker).await.map(|()| Some(worker)),
         Err(_) => Ok(None),
     };
     // The complete file holds the hot pages, too.
-    let _ = fill.alone.subscribe().wait_for(|alone| *alone).await;
-    if let (Err(trouble), false) = (&received, ranged) {
-        return lazy.lose(plan.frames[0].pages[0], trouble);
-    }
-    if let Ok(Some(worker)) = received {
-        let shared = Arc::clone(lazy);
-        // A full disk, say, is not the program's problem: the next run fetches again.
-        let _ =
-            worker.give(move || shared.fill.as_ref().map(|fill| fill.publish(&shared.remote.manifest))).await;
-    }
-    // The reason of a failure does not matter yet: what is waited for is requested again, and that fails with a reason.
-    for frame in &plan.frames {
-        let waited = lock(&lazy.table).stream_ended(&frame.pages);
-        for page in waited {
-            lazy.demand(page);
+    let _ = fill.alone.subscribe().wait_for(Option::is_some).await;
+    match received {
+        Err(trouble) if !ranged => return lose(lazy, fill, &trouble),
+        Ok(Some(worker)) => {
+            let shared = Arc::clone(lazy);
+            let publish = move || shared.fill.as_ref().map(|fill| fill.publish(&shared.remote.manifest));
+            // A full disk, say, is not the program's problem: the next run fetches again.
+            let _ = worker.give(publish).await;
         }
+        // The reason of a failure does not matter yet: what is waited for is requested again, and that fails with a reason.
+        _ => {}
     }
+    give_up(lazy);
 }
 
 async fn receive(
     lazy: &Arc<Lazy>,
     fill: &Fill,
-    plan: &Plan,
+    mut stream: ObjectStream,
     worker: &Worker,
-    ranged: bool,
 ) -> Result<(), Trouble> {
-    let remote = &lazy.remote;
-    let Some(last) = plan.frames.last() else { return Ok(()) };
-    let (start, end) = (plan.start, last.end);
-    fill.received.store(start, Ordering::Relaxed);
-    let source = || Arc::clone(&remote.source);
-    let mut stream = if ranged {
-        let paced = Arc::clone(lazy);
-        let pacing = Box::new(move |number, left| {
-            let fill = paced.fill.as_ref()?;
-            let link = paced.link().unwrap_or(UNKNOWN_LINK);
-            let rest = link.transfer_time(end.saturating_sub(fill.received.load(Ordering::Relaxed)));
-            if fill.flows() || rest_is_worth(&paced) || fill.is_overdue(rest, fill.expected(&paced, &link)) {
-                let (lanes, connections) = fill.lanes(&paced, &link);
-                if lanes == 0 {
-                    return None;
-                }
-                // The quickest way there is, and pages that are demanded still come beside it.
-                fill.flows.store(true, Ordering::Relaxed);
-                return Some(Pace {
-                    lanes,
-                    ..flow::shared(connections, number, left, link.product() as u64)
-                });
-            }
-            if !*fill.alone.borrow() {
-                return None;
-            }
-            let pace = pagein_model::fill(&link);
-            if fill.is_evident() {
-                // One at a time has its turn while a demand travels, and is less than a round trip in front of it.
-                return Some(Pace { piece: pace.piece, ahead: 0, lanes: 1 });
-            }
-            let piece = (pace.piece as f64 * GROWTH) as u64;
-            fill.may_ask(pace.quiet).then_some(Pace { piece, ahead: link.product() as u64, lanes: 2 })
-        });
-        let flow = Flow::new(source(), object::WHOLE, start..end, remote.retry.clone(), pacing);
-        ObjectStream::of_flow(source(), object::WHOLE, remote.retry.clone(), flow)
-    } else {
-        let mut stream = ObjectStream::new(source(), object::WHOLE, remote.retry.clone());
-        stream.end = Some(end);
-        skip(&mut stream, start).await?;
-        stream
-    };
+    let plan = fill.plan(lazy);
     let opener = Arc::clone(lazy);
     drop(worker.give(move || opener.fill.as_ref().map(|fill| fill.open(&opener.remote.manifest))));
     let mut expected = 0;
@@ -471,7 +511,7 @@ async fn receive(
         let mut stored = Vec::with_capacity(len as usize);
         while (stored.len() as u64) < len {
             // What has been asked for comes without further ado: who needs it now had better wait for it.
-            while ranged && expected < plan.frames.len() && plan.frames[expected].end <= stream.asked() {
+            while expected < plan.frames.len() && plan.frames[expected].end <= stream.asked() {
                 lock(&lazy.table).expect(&plan.frames[expected].pages);
                 expected += 1;
             }

@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use pagein_model::Link;
 use pagein_model::slow_start::{FIRST_FLIGHT, SEGMENT};
 use pagein_source::{ByteRange, Retry, Source, SourceError};
 use tokio::sync::{Notify, mpsc};
@@ -32,19 +33,34 @@ pub(crate) const FLIGHT: u64 = FIRST_FLIGHT - SEGMENT;
 /// A transfer of more than so many bandwidth-delay products is not held up by slow start for long (ruff's hot part, 7 of them at
 /// 100 Mbit/s x 20 ms: 0.34 s over four connections, 0.26 over one).
 const LONG: u64 = 4;
+/// A connection leaves slow start when packets are held up by so much more than before: an eighth of the round trip, within these bounds
+/// (`HyStart`, RFC 9406, section 4.2).
+const HELD_UP: std::ops::RangeInclusive<f64> = 0.004..=0.016;
+/// What hold them up are the others' flights: each connection brings three in the second round and then more.
+const BURST: f64 = 9.0 * FLIGHT as f64;
 /// How often a pacing that said "not now" is asked again.
 const AGAIN: Duration = Duration::from_millis(5);
+/// A connection whose response has ended takes so long until it can be used again; a request made before that makes another one.
+const IDLE_AFTER: Duration = Duration::from_millis(1);
 
 /// Everything in one request.
 pub(crate) fn at_once() -> Pacing {
     Box::new(|_, _| Some(Pace { piece: u64::MAX, ahead: 0, lanes: 1 }))
 }
 
-/// How many of so many connections are of use for `len` bytes on a link of this bandwidth-delay product: all, or one where the first flights
-/// fill it, or where the link is full for most of the time: one alone brings everything in order then.
-pub(crate) fn useful(connections: u32, len: u64, product: u64) -> u32 {
+/// How many of so many connections are of use for `len` bytes: all, or one where the first flights fill the link, where the link is full for
+/// most of the time, so that one alone brings everything in order, or where they would make each other leave slow start.
+pub(crate) fn useful(connections: u32, len: u64, link: &Link) -> u32 {
+    let product = link.product() as u64;
     let flights = FIRST_FLIGHT.saturating_mul(connections.into());
-    if flights < product && len / LONG <= product { connections } else { 1 }
+    let held_up = (link.round_trip.as_secs_f64() / 8.0).clamp(*HELD_UP.start(), *HELD_UP.end());
+    let fits = flights < product && BURST <= held_up * link.bandwidth;
+    if fits && !is_long(len, product) { connections } else { 1 }
+}
+
+/// Whether `len` bytes fill the link for most of the time that they take.
+pub(crate) fn is_long(len: u64, product: u64) -> bool {
+    len / LONG > product
 }
 
 /// Behind the flights that so many connections have brought first ([`Asking::speculate`]): an equal share for each, so that none waits for
@@ -77,19 +93,9 @@ pub(crate) fn shared(connections: u32, number: u32, left: u64, product: u64) -> 
 pub(crate) struct Flow {
     start: u64,
     asked: Arc<AtomicU64>,
-    spare: Spare,
+    end: u64,
     chunks: Chunks,
     task: tokio::task::JoinHandle<()>,
-}
-
-/// How many of a flow's connections have nothing to bring, while it is held up by their windows; none while it fills the link.
-#[derive(Clone, Default)]
-pub(crate) struct Spare(Arc<AtomicUsize>);
-
-impl Spare {
-    pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 type Chunks = mpsc::UnboundedReceiver<Result<Bytes, SourceError>>;
@@ -103,7 +109,7 @@ impl Flow {
         retry: Retry,
         pacing: Pacing,
     ) -> Self {
-        Asking::new(source, object, range.start, retry).go_on(range.end, pacing)
+        Asking::new(source, object, range.start, retry).go_on(object, range.end, pacing)
     }
 
     /// Offset of its first byte in the object.
@@ -116,9 +122,9 @@ impl Flow {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Its connections that others may use.
-    pub(crate) fn spare(&self) -> Spare {
-        self.spare.clone()
+    /// Offset behind its last byte.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
     }
 
     /// The next bytes; `None` at the end of the range. After an error there is nothing more. Cancel safe.
@@ -142,9 +148,6 @@ pub(crate) struct Asking {
     /// What was asked for ends here.
     asked: u64,
     number: u32,
-    /// Connections that the last piece was one of; 0 if it alone was to fill the link.
-    lanes: usize,
-    spare: Spare,
     /// A piece is complete.
     news: Arc<Notify>,
 }
@@ -166,8 +169,7 @@ impl Drop for Piece {
 
 impl Asking {
     fn new(source: Arc<dyn Source>, object: &'static str, start: u64, retry: Retry) -> Self {
-        let (number, lanes, spare, news) = (0, 0, Spare::default(), Arc::default());
-        Self { source, object, retry, pieces: VecDeque::new(), asked: start, number, lanes, spare, news }
+        Self { source, object, retry, pieces: VecDeque::new(), asked: start, number: 0, news: Arc::default() }
     }
 
     /// Asks for the flights of an object, of which nothing is known yet, that so many connections bring beside each other, except for
@@ -189,19 +191,25 @@ impl Asking {
         self.number
     }
 
-    /// Goes on up to `end`. What was asked for behind it is asked for anew.
-    pub(crate) fn go_on(mut self, end: u64, pacing: Pacing) -> Flow {
+    /// The object ends here: what was asked for behind it does not come.
+    pub(crate) fn ends_at(mut self, end: u64) -> Self {
         while let Some(piece) = self.pieces.back().filter(|piece| piece.range.end > end) {
             self.asked = piece.range.start;
             self.pieces.pop_back();
         }
+        self.asked = self.asked.min(end);
+        self
+    }
+
+    /// Goes on up to `end` with `object`, which begins with the same bytes.
+    pub(crate) fn go_on(mut self, object: &'static str, end: u64, pacing: Pacing) -> Flow {
+        self.object = object;
         let start = self.pieces.front().map_or(self.asked, |piece| piece.range.start);
         let asked = Arc::new(AtomicU64::new(0));
         self.ask(end, &pacing, &asked);
-        let spare = self.spare.clone();
         let (tell, chunks) = mpsc::unbounded_channel();
         let task = tokio::spawn(self.run(end, pacing, tell, Arc::clone(&asked)));
-        Flow { start, asked, spare, chunks, task }
+        Flow { start, asked, end, chunks, task }
     }
 
     /// Makes the requests that may be made now.
@@ -213,12 +221,9 @@ impl Asking {
             if count >= pace.lanes || count > 0 && left > pace.ahead {
                 break;
             }
-            self.lanes = if pace.ahead == u64::MAX { pace.lanes } else { 0 };
             self.ask_for(pace.piece.clamp(1, end - self.asked));
         }
         asked.store(self.asked, Ordering::Relaxed);
-        let spare = if self.asked < end { 0 } else { self.lanes.saturating_sub(self.under_way().0) };
-        self.spare.0.store(spare, Ordering::Relaxed);
     }
 
     /// Pieces under way, and how much is still to come of them.
@@ -243,6 +248,7 @@ impl Asking {
         let (news, wanted) = (Arc::clone(&self.news), range.clone());
         let task = tokio::spawn(async move {
             delivery.run(wanted).await;
+            tokio::time::sleep(IDLE_AFTER).await;
             news.notify_one();
         });
         self.pieces.push_back(Piece { range, chunks, left, task });
@@ -417,7 +423,7 @@ mod tests {
             let got = run(async {
                 let asking = Asking::speculate(source.clone(), OBJECT, Retry::never(), 4);
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                all(&mut asking.go_on(len, at_once())).await
+                all(&mut asking.ends_at(len).go_on(OBJECT, len, at_once())).await
             });
             assert_eq!(got.unwrap(), &bytes(len as usize)[FLIGHT as usize..], "{len}");
         }
@@ -464,8 +470,18 @@ mod tests {
             u64::MAX,
             "one connection does that by itself"
         );
-        assert_eq!([50_000, 60_000].map(|product| useful(4, 100_000, product)), [1, 4]);
-        assert_eq!([1_000_000, 1_000_004].map(|len| useful(4, len, 250_000)), [4, 1]);
+    }
+
+    #[test]
+    fn connections_are_of_use_while_windows_hold_up_a_transfer_and_not_each_other() {
+        let on = |megabytes: f64, ms, len| {
+            let link = Link { bandwidth: megabytes * 1e6, round_trip: Duration::from_millis(ms) };
+            useful(4, len, &link)
+        };
+        assert_eq!([on(12.5, 100, 480_000), on(125.0, 20, 480_000), on(125.0, 100, 2_000_000)], [4; 3]);
+        assert_eq!(on(1.25, 20, 480_000), 1, "the first flights fill it");
+        assert_eq!(on(12.5, 100, 6_000_000), 1, "it is full most of the time");
+        assert_eq!(on(12.5, 20, 480_000), 1, "their bursts are longer than an eighth of the round trip");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use nix::sys::time::TimeValLike as _;
 use pagein_elf::Program;
 use pagein_image::{Frame, GroupId, LinkedPage, PAGE_SIZE, PageNo, StreamDecoder, Unpacked, object};
 use pagein_model::{Link, Policy, UNKNOWN_LINK, cluster, cluster_pages};
-use pagein_source::SourceError;
+use pagein_source::{Source, SourceError};
 use pagein_uffd::MemoryFile;
 
 use crate::cache::Blobs;
@@ -265,23 +265,38 @@ impl Lazy {
         Ok(())
     }
 
-    /// Receives the rest of the hot object while the program runs. What it fails to bring is requested when it is needed.
+    /// Receives the rest of the hot object while the program runs, and then what the stream brings behind it. What it fails to bring is
+    /// requested when it is needed.
     pub(crate) async fn receive_rest(self: Arc<Self>, mut stream: ObjectStream) {
+        let goes_on = stream.goes_on_behind(self.remote.hot_end());
         if self.fill.is_some() {
             tokio::spawn(fill::fetch_index(Arc::clone(&self)));
-            fill::start(&self);
+            if !goes_on {
+                fill::start(&self);
+            }
         }
         let first = self.remote.manifest.exec_frames as usize;
         let count = self.remote.manifest.hot_frames.len();
         // The reason does not matter yet: what is waited for is requested again, and that fails with a reason.
-        if self.receive_frames(&mut stream, first, count).await.is_err() {
+        let received = self.receive_frames(&mut stream, first, count).await;
+        if received.is_err() {
             self.frames.end();
         }
-        let waited = lock(&self.table).stream_ended(&self.remote.manifest.hot_pages);
+        self.no_longer_expected(&self.remote.manifest.hot_pages);
+        self.stream_ended();
+        match received {
+            Ok(()) if goes_on => fill::receive_behind(&self, stream).await,
+            Err(_) if goes_on => fill::give_up(&self),
+            _ => {}
+        }
+    }
+
+    /// The stream that was to bring these pages brings no more of them.
+    pub(crate) fn no_longer_expected(self: &Arc<Self>, pages: &[PageNo]) {
+        let waited = lock(&self.table).stream_ended(pages);
         for page in waited {
             self.demand(page);
         }
-        self.stream_ended();
     }
 
     /// Nothing comes with the hot stream any more.
@@ -325,13 +340,13 @@ impl Lazy {
     fn bytes_ahead(&self, page: PageNo) -> Option<u64> {
         match self.remote.frame_of(page) {
             Some(frame) => Some(self.remote.frame_offsets[frame + 1].saturating_sub(self.received())),
-            None => self.fill.as_ref()?.bytes_ahead(page),
+            None => self.fill.as_ref()?.bytes_ahead(page, self.received()),
         }
     }
 
     /// Requests a page of the fill after all, if it does not come although it should have: one response may hang where others do not.
     fn lose_patience(self: &Arc<Self>, page: PageNo) {
-        let Some(link) = self.link() else { return };
+        let link = self.link().unwrap_or(UNKNOWN_LINK);
         let ahead = link.transfer_time(self.bytes_ahead(page).unwrap_or(0));
         let patience = PATIENCE.saturating_add(link.round_trip * 4).saturating_add(ahead.saturating_mul(2));
         let this = Arc::clone(self);
@@ -376,7 +391,7 @@ impl Lazy {
                 return Ok(());
             }
         }
-        match self.remote.fetch(id, self.policy).await {
+        match self.remote.fetch(self.demand_source(), id, self.policy).await {
             Err(Trouble::Source(error))
                 if is_hot && matches!(error.kind(), SourceError::RangeIgnored { .. }) =>
             {
@@ -386,6 +401,11 @@ impl Lazy {
         }
         lock(&self.in_flight).remove(&id);
         Ok(())
+    }
+
+    /// Over which connections to ask for what somebody waits for: not over those that the stream or the fill is about to use.
+    fn demand_source(&self) -> &Arc<dyn Source> {
+        if fill::leaves_connections(self) { &self.remote.source } else { &self.remote.background }
     }
 
     /// All hot frames, from a server that only sends objects from their beginning.
@@ -446,7 +466,7 @@ impl Lazy {
         let groups = || numbers.clone().map(|number| GroupId(number as u32));
         let (Some(first), Some(last)) = (groups().next(), groups().next_back()) else { return Ok(()) };
         let range = index.group(first).offset..index.group(last).range().end;
-        let mut stream = self.remote.stream_part(object::GROUPS, range);
+        let mut stream = self.remote.stream_part(self.demand_source(), object::GROUPS, range);
         for id in groups() {
             let group = index.group(id);
             let stored = stream.take(group.frame.stored_len as usize).await?;

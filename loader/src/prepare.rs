@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::cache::{Blobs, Cache, KnownImage, KnownSource};
 use crate::eager;
-use crate::fill::Fill;
+use crate::fill::{self, Fill};
 use crate::flow::{self, Asking};
 use crate::launch::{check_interpreter, memory_file};
 use crate::lazy::Lazy;
@@ -198,18 +198,14 @@ impl<'a> Start<'a> {
         let remote = Remote::new(Arc::clone(&self.source), retry, manifest, stored, blobs);
         let can_link = matches!(remote.manifest.linking, Linking::On { .. });
         let linked = (can_link && self.config.page_in_linking).then(LinkedStore::default);
-        let lazy = Lazy::new(remote, policy, memory, memory_id, linked, Handle::current(), fill);
+        let lazy = Arc::new(Lazy::new(remote, policy, memory, memory_id, linked, Handle::current(), fill));
         let manifest = &lazy.remote.manifest;
         if lazy.has_kept_frames() {
             stream.skip_to(lazy.first_missing_offset(), hot_len);
         } else if let Some(asking) =
             speculation.filter(|_| stream.received() <= flow::FLIGHT && !stream.all_comes())
         {
-            let product = self.link().product() as u64;
-            let connections = flow::useful(asking.connections(), hot_len, product);
-            let flow = asking.go_on(hot_len, flow::slow_start(connections, product));
-            lazy.fill.as_ref().inspect(|fill| fill.set_connections(connections, flow.spare()));
-            stream.go_on_with(flow);
+            stream.go_on_with(fill::flow(&lazy, asking.ends_at(hot_len), &self.link()));
         }
         lazy.receive_frames(&mut stream, 0, manifest.exec_frames as usize).await?;
         let read = |offset, len| lazy.memory.read(offset, len).ok();
@@ -221,16 +217,13 @@ impl<'a> Start<'a> {
         if policy == Policy::Reordered {
             lazy.receive_frames(&mut stream, first, manifest.hot_frames.len()).await?;
         }
-        let flows = policy == Policy::Streamed && first < manifest.hot_frames.len();
+        let goes_on = stream.goes_on_behind(hot_len);
+        let flows = policy == Policy::Streamed && (first < manifest.hot_frames.len() || goes_on);
         if flows {
             let expected = manifest.hot_frames[..first].iter().map(|f| f.pages as usize).sum::<usize>();
             lock(&lazy.table).expect(&manifest.hot_pages[expected..]);
         }
-        Ok(Prepared::Lazy {
-            lazy: Arc::new(lazy),
-            program: Arc::new(program),
-            stream: flows.then(|| Box::new(stream)),
-        })
+        Ok(Prepared::Lazy { lazy, program: Arc::new(program), stream: flows.then(|| Box::new(stream)) })
     }
 
     async fn prepare_complete(&self, not_lazy: Option<&Trouble>) -> Result<Prepared, Trouble> {

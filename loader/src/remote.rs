@@ -22,7 +22,7 @@ const COLD: u32 = u32::MAX;
 /// An opened image.
 pub(crate) struct Remote {
     pub(crate) source: Arc<dyn Source>,
-    /// For what nobody waits for: it must not take the connections of the hot stream.
+    /// The same over connections of its own: what it brings must not take those of the hot stream.
     pub(crate) background: Arc<dyn Source>,
     pub(crate) retry: Retry,
     pub(crate) manifest: Manifest,
@@ -128,6 +128,12 @@ impl Remote {
         self.frame_offsets.last().map_or(0, |&end| end)
     }
 
+    /// Size of the object `whole`, which begins with `hot`, bytes.
+    pub(crate) fn whole_end(&self) -> u64 {
+        let rest = self.manifest.rest_frames.iter().map(|frame| u64::from(frame.stored_len));
+        self.hot_end() + rest.sum::<u64>()
+    }
+
     /// The pages of a hot frame, in its order.
     pub(crate) fn frame_pages(&self, number: usize) -> &[PageNo] {
         let before: u32 = self.manifest.hot_frames[..number].iter().map(|frame| frame.pages).sum();
@@ -193,8 +199,13 @@ impl Remote {
     }
 
     /// A part of an object, in one request.
-    pub(crate) fn stream_part(&self, object: &'static str, range: ByteRange) -> ObjectStream {
-        let (source, retry) = (Arc::clone(&self.source), self.retry.clone());
+    pub(crate) fn stream_part(
+        &self,
+        source: &Arc<dyn Source>,
+        object: &'static str,
+        range: ByteRange,
+    ) -> ObjectStream {
+        let (source, retry) = (Arc::clone(source), self.retry.clone());
         let flow = Flow::new(Arc::clone(&source), object, range, retry.clone(), at_once());
         ObjectStream::of_flow(source, object, retry, flow)
     }
@@ -217,7 +228,12 @@ impl Remote {
     }
 
     /// Fetches, checks and decompresses a group.
-    pub(crate) async fn fetch(&self, id: GroupId, policy: Policy) -> Result<Unpacked, Trouble> {
+    pub(crate) async fn fetch(
+        &self,
+        source: &Arc<dyn Source>,
+        id: GroupId,
+        policy: Policy,
+    ) -> Result<Unpacked, Trouble> {
         let group = self.groups(policy).await?.index.group(id);
         let (name, range) = if self.manifest.page_files {
             (page_file_name(&group.frame.digest), None)
@@ -233,7 +249,7 @@ impl Remote {
         }
         let expected = u64::from(group.frame.stored_len);
         let what = range.as_ref().map_or_else(|| "it".into(), |r| format!("bytes {}-{}", r.start, r.end - 1));
-        let stored = fetch(&*self.source, &name, range, expected, &self.retry).await?;
+        let stored = fetch(&**source, &name, range, expected, &self.retry).await?;
         let unpacked = group.frame.decode_group(&stored, &group.pages, linked, &what).map_err(damaged)?;
         self.keep(group.frame.digest, stored);
         Ok(unpacked)

@@ -79,6 +79,11 @@ impl ObjectStream {
         self.flow.as_ref().map_or(self.position, Flow::asked)
     }
 
+    /// Whether it goes on behind `offset` of an object that begins like this one.
+    pub(crate) fn goes_on_behind(&self, offset: u64) -> bool {
+        self.flow.as_ref().is_some_and(|flow| flow.end() > offset)
+    }
+
     /// A part of an object, by a flow alone.
     pub(crate) fn of_flow(source: Arc<dyn Source>, object: &'static str, retry: Retry, flow: Flow) -> Self {
         let mut stream = Self::new(source, object, retry);
