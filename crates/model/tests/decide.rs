@@ -45,8 +45,8 @@ fn the_rest_follows_at_once_where_bytes_are_cheaper_than_round_trips() {
     // 28 of 537 pages are expected to be needed: a page of 2 kB is worth it from 40 kB in a round trip on.
     assert!(rest_is_worth(&git, &link(10.0, 40)), "50 kB in a round trip, 0.9 s in all");
     assert!(!rest_is_worth(&git, &link(10.0, 20)), "25 kB");
-    assert!(!rest_is_worth(&git, &link(5.0, 100)), "62 kB, but 1.8 s in all");
-    assert!(!rest_is_worth(&node(1), &link(100.0, 20)), "1.8 s in all");
+    assert!(!rest_is_worth(&git, &link(1.0, 1000)), "125 kB, but 9 s in all");
+    assert!(!rest_is_worth(&node(1), &link(20.0, 100)), "9 s in all");
     assert!(rest_is_worth(&node(1), &link(1000.0, 20)));
 }
 
