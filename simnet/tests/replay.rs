@@ -178,6 +178,20 @@ fn auto_takes_all_of_a_program_that_was_never_recorded_or_reads_itself() {
     assert!(whole.total > asked.total, "the decision is in the manifest, which costs a request");
 }
 
+/// Another job than the recorded one, where the bytes of the rest cost less than round trips.
+#[test]
+fn auto_lets_the_rest_follow_where_it_is_worth_its_bytes() {
+    let made = Made::new(256, 64, 8, 16, 1000);
+    let touches = job(2..256, Duration::ZERO);
+    let of = |link: &Link, policy| predict(&made.image(), &touches, link, policy, &smooth());
+    let long = link(100_000_000, Duration::from_millis(100));
+    let (auto, streamed) = (of(&long, None), of(&long, Some(Policy::Streamed)));
+    assert_eq!((auto.policy, auto.demand_faults), (Policy::Streamed, 0), "{auto:?}");
+    assert!(streamed.demand_faults > 5 && auto.total < streamed.total, "{auto:?} {streamed:?}");
+    let short = link(1_000_000, Duration::from_millis(1));
+    assert_eq!(of(&short, None).wire_bytes, of(&short, Some(Policy::Streamed)).wire_bytes);
+}
+
 prop_compose! {
     fn cases()(
         hot in 3u32..200,

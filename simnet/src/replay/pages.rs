@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pagein_image::{Group, GroupId, GroupIndex, GroupSet, PageNo};
+use pagein_image::{Frame, Group, GroupId, GroupIndex, GroupSet, PageNo};
 use pagein_model::Policy;
 
 use super::Image;
@@ -10,14 +10,15 @@ use super::Image;
 /// Tables of an image.
 pub(super) struct Pages<'a> {
     pub(super) image: Image<'a>,
-    /// For each page its hot frame.
-    frame_of_page: Vec<Option<u32>>,
-    /// Where the pages of each hot frame begin in the list of hot pages; one more for the end.
+    /// All pages in the order of the object `whole`, and its frames.
+    order: Vec<PageNo>,
+    pub(super) frames: Vec<Frame>,
+    /// For each page its frame.
+    frame_of_page: Vec<u32>,
+    /// Where the pages of each frame begin in the order; one more for the end.
     first_page: Vec<usize>,
-    /// Where each hot frame begins in the object `hot`; one more for the end.
+    /// Where each frame begins in the object; one more for the end.
     pub(super) frame_offsets: Vec<u64>,
-    /// For each page its share of the frame that holds it.
-    share: Vec<f64>,
     groups: Vec<Option<GroupId>>,
     paged: Vec<Option<GroupId>>,
 }
@@ -25,51 +26,43 @@ pub(super) struct Pages<'a> {
 impl<'a> Pages<'a> {
     pub(super) fn new(image: &Image<'a>) -> Self {
         let manifest = image.manifest;
-        let mut frame_of_page = vec![None; manifest.page_count() as usize];
+        let mut frame_of_page = vec![0; manifest.page_count() as usize];
+        let (order, frames) = (manifest.whole_pages(), manifest.whole_frames().copied().collect::<Vec<_>>());
         let (mut first_page, mut frame_offsets) = (vec![0], vec![image.manifest_len]);
-        for (number, frame) in manifest.hot_frames.iter().enumerate() {
+        for (number, frame) in frames.iter().enumerate() {
             let pages = first_page[number]..first_page[number] + frame.pages as usize;
-            for page in &manifest.hot_pages[pages.clone()] {
-                frame_of_page[page.index()] = Some(number as u32);
+            for page in &order[pages.clone()] {
+                frame_of_page[page.index()] = number as u32;
             }
             first_page.push(pages.end);
             frame_offsets.push(frame_offsets[number] + u64::from(frame.stored_len));
         }
-        let mut share_of = vec![0.0; manifest.page_count() as usize];
-        let mut rest = &manifest.whole_pages()[..];
-        for frame in manifest.whole_frames() {
-            let (here, after) = rest.split_at(frame.pages as usize);
-            let share = f64::from(frame.stored_len) / f64::from(frame.pages);
-            for page in here {
-                share_of[page.index()] = share;
-            }
-            rest = after;
-        }
         let by_page = |index: &GroupIndex| index.by_page(manifest.file_size);
         Self {
             image: *image,
+            order,
+            frames,
             frame_of_page,
             first_page,
             frame_offsets,
-            share: share_of,
             groups: by_page(image.groups),
             paged: image.paged.map(by_page).unwrap_or_default(),
         }
     }
 
-    /// The hot frame that holds `page`.
-    pub(super) fn frame_of(&self, page: PageNo) -> Option<usize> {
-        self.frame_of_page[page.index()].map(|frame| frame as usize)
+    /// The frame that holds `page`.
+    pub(super) fn frame_of(&self, page: PageNo) -> usize {
+        self.frame_of_page[page.index()] as usize
     }
 
-    /// The pages of a hot frame.
-    pub(super) fn frame_pages(&self, number: usize) -> &'a [PageNo] {
-        &self.image.manifest.hot_pages[self.first_page[number]..self.first_page[number + 1]]
+    /// The pages of a frame.
+    pub(super) fn frame_pages(&self, number: usize) -> &[PageNo] {
+        &self.order[self.first_page[number]..self.first_page[number + 1]]
     }
 
     /// The pages that are there before exec.
-    pub(super) fn exec_pages(&self) -> &'a [PageNo] {
-        &self.image.manifest.hot_pages[..self.first_page[self.image.manifest.exec_frames as usize]]
+    pub(super) fn exec_pages(&self) -> &[PageNo] {
+        &self.order[..self.first_page[self.image.manifest.exec_frames as usize]]
     }
 
     /// Whether pages of `policy` come in groups of neighbours.
@@ -97,13 +90,14 @@ impl<'a> Pages<'a> {
         self.image.manifest.paged.filter(|_| self.is_paged(policy)).unwrap_or(self.image.manifest.groups)
     }
 
-    /// The bytes of hot frame `number` in the object `hot`.
+    /// The bytes of frame `number` in the object.
     pub(super) fn frame_range(&self, number: usize) -> Range<u64> {
         self.frame_offsets[number]..self.frame_offsets[number + 1]
     }
 
     /// A page's compressed size when it is one of many in one stream: its share of its frame.
     pub(super) fn ideal_bytes(&self, page: PageNo) -> f64 {
-        self.share[page.index()]
+        let frame = &self.frames[self.frame_of(page)];
+        f64::from(frame.stored_len) / f64::from(frame.pages)
     }
 }

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap, collections::HashMap};
 
 use pagein_image::{GroupId, PageNo};
-use pagein_model::{Link as Measured, Policy};
+use pagein_model::{Link as Measured, Policy, Shape, rest_is_worth};
 
 use super::{
     Host, Image, Job, Prediction,
@@ -70,7 +70,9 @@ pub(super) struct Run<'a> {
     pub(super) stream: Stream,
     /// Requests that no fault caused.
     pub(super) initial: Vec<FetchId>,
-    /// Hot frames whose pages came by the stream.
+    /// So many frames the stream brings: the hot ones, or all.
+    pub(super) streamed: usize,
+    /// Frames whose pages came by the stream.
     pub(super) unpacked: Vec<bool>,
     later: BinaryHeap<Reverse<(Time, Later)>>,
     demands: HashMap<FetchId, Demand>,
@@ -88,15 +90,18 @@ pub(super) fn predict(
 ) -> Prediction {
     let chosen = policy.unwrap_or_else(|| automatic(image));
     let manifest = image.manifest;
+    let pages = Pages::new(image);
+    let rest_follows = policy.is_none() && chosen == Policy::Streamed && is_worth_all(image, link);
     let mut run = Run {
-        pages: Pages::new(image),
+        streamed: if rest_follows { pages.frames.len() } else { manifest.hot_frames.len() },
+        unpacked: vec![false; pages.frames.len()],
+        pages,
         host: *host,
         policy: chosen,
         client: Client::new(link, host),
         state: vec![PageState::Missing; manifest.page_count() as usize],
         stream: Stream::default(),
         initial: Vec::new(),
-        unpacked: vec![false; manifest.hot_frames.len()],
         later: BinaryHeap::new(),
         demands: HashMap::new(),
         index: Index::default(),
@@ -133,6 +138,13 @@ fn automatic(image: &Image<'_>) -> Policy {
     if whole_first { Policy::Original } else { Policy::Streamed }
 }
 
+/// Whether it then lets all of the program follow the hot part.
+fn is_worth_all(image: &Image<'_>, link: &Link) -> bool {
+    let bandwidth = link.down.rate.mean_bits_per_second().map_or(f64::INFINITY, |bits| bits / 8.0);
+    let link = Measured { bandwidth, round_trip: link.round_trip() };
+    rest_is_worth(&Shape::of(image.manifest, image.manifest_len), &link)
+}
+
 impl Run<'_> {
     /// The program from its first instruction to its end, and how long it waited in between.
     fn program(&mut self, job: &Job, exec: Time) -> (Time, std::time::Duration) {
@@ -167,6 +179,13 @@ impl Run<'_> {
         }
     }
 
+    pub(super) fn install_frame(&mut self, number: usize) {
+        for page in self.pages.frame_pages(number) {
+            self.state[page.index()] = PageState::Present;
+        }
+        self.unpacked[number] = true;
+    }
+
     /// The loader's table, asked about a fault on a page that is not there.
     fn fault(&mut self, page: PageNo, now: Time) {
         match self.state[page.index()] {
@@ -181,16 +200,13 @@ impl Run<'_> {
     }
 
     fn overtakes(&self, page: PageNo) -> bool {
-        let (Some(frame), Some(round_trip)) = (self.pages.frame_of(page), self.client.first_byte_min())
-        else {
-            return false;
-        };
+        let Some(round_trip) = self.client.first_byte_min() else { return false };
         let time = self.stream.last.since(self.stream.started);
         if self.policy != Policy::Streamed || self.stream.received == 0 || time.is_zero() {
             return false;
         }
         let measured = Measured { bandwidth: self.stream.received as f64 / time.as_secs_f64(), round_trip };
-        let range = self.pages.frame_range(frame);
+        let range = self.pages.frame_range(self.pages.frame_of(page));
         measured.overtakes(range.end.saturating_sub(self.stream.received), range.end - range.start)
     }
 
@@ -223,7 +239,7 @@ impl Run<'_> {
         self.stream.id = Some(id);
         self.stream.next_frame = manifest.exec_frames as usize;
         self.stream.busy = now;
-        for page in &manifest.hot_pages {
+        for page in (0..self.streamed).flat_map(|number| self.pages.frame_pages(number)) {
             if self.state[page.index()] == PageState::Missing {
                 self.state[page.index()] = PageState::Streaming;
             }
@@ -235,8 +251,9 @@ impl Run<'_> {
     /// Sees to the frames of the stream that have arrived.
     fn unpack(&mut self) {
         let Some(id) = self.stream.id else { return };
-        while let Some(frame) = self.pages.image.manifest.hot_frames.get(self.stream.next_frame) {
+        while self.stream.next_frame < self.streamed {
             let number = self.stream.next_frame;
+            let frame = &self.pages.frames[number];
             let Some(arrival) = self.client.arrival(id, self.pages.frame_range(number).end) else { return };
             let taken = arrival.max(self.stream.busy);
             self.stream.busy = taken + self.host.page * frame.pages;
@@ -274,8 +291,7 @@ impl Run<'_> {
                 self.stream.last = now;
             }
             Later::Streamed(number) => {
-                self.install(self.pages.frame_pages(number));
-                self.unpacked[number] = true;
+                self.install_frame(number);
             }
             Later::Demanded(id) => match self.demands[&id] {
                 Demand::Index(page) => {
@@ -309,7 +325,6 @@ impl Run<'_> {
 
     /// Bytes of pages that the job never touches, and those that came in vain.
     fn unused(&self, job: &Job) -> u64 {
-        let manifest = self.pages.image.manifest;
         let mut touched = vec![false; self.state.len()];
         self.pages.exec_pages().iter().for_each(|page| touched[page.index()] = true);
         job.touches.iter().for_each(|touch| touched[touch.page.index()] = true);
@@ -318,20 +333,11 @@ impl Run<'_> {
         };
         let mut used = 0.0;
         let mut initial = self.initial.iter().map(|&id| self.client.received(id)).sum::<u64>();
-        let (header, mut seen) = (self.pages.image.manifest_len, vec![false; manifest.hot_frames.len()]);
-        if self.policy == Policy::Original {
-            let mut rest = &manifest.whole_pages()[..];
-            for frame in manifest.whole_frames() {
-                let (here, after) = rest.split_at(frame.pages as usize);
-                used += f64::from(frame.stored_len) * share(here);
-                rest = after;
-            }
-        } else {
-            for (number, frame) in manifest.hot_frames.iter().enumerate() {
-                if self.unpacked[number] {
-                    seen[number] = true;
-                    used += f64::from(frame.stored_len) * share(self.pages.frame_pages(number));
-                }
+        let header = self.pages.image.manifest_len;
+        let all = self.policy == Policy::Original;
+        for (number, frame) in self.pages.frames.iter().enumerate() {
+            if all || self.unpacked[number] {
+                used += f64::from(frame.stored_len) * share(self.pages.frame_pages(number));
             }
         }
         initial = initial.saturating_sub(header);
@@ -340,8 +346,7 @@ impl Run<'_> {
             let Demand::Group(group) = demand else { continue };
             demanded += self.client.received(id);
             let pages = &self.pages.group(*group, self.policy).pages;
-            let is_twice =
-                pages.iter().all(|page| self.pages.frame_of(*page).is_some_and(|frame| seen[frame]));
+            let is_twice = pages.iter().all(|page| self.unpacked[self.pages.frame_of(*page)]);
             if !is_twice && self.client.received(id) == self.client.asked(id) {
                 used += self.client.received(id) as f64 * share(pages);
             }

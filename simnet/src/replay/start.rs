@@ -20,14 +20,14 @@ impl Run<'_> {
         if self.policy == Policy::Original {
             if is_auto {
                 // The decision is in the manifest, and that is in `hot`.
-                let mut hot = self.open(self.hot_len(), None, now);
+                let mut hot = self.open(self.pages.frame_offsets[self.streamed], None, now);
                 now = self.wait(&mut hot, header, now);
                 self.close(&hot, now);
             }
             return (self.complete(now), None);
         }
         let limit = matches!(self.policy, Policy::Paged | Policy::ReorderedPaged).then_some(HEAD);
-        let mut hot = self.open(self.hot_len(), limit, now);
+        let mut hot = self.open(self.pages.frame_offsets[self.streamed], limit, now);
         now = self.wait(&mut hot, header, now);
         self.stream.started = now;
         let frames = if self.policy == Policy::Reordered {
@@ -40,10 +40,9 @@ impl Run<'_> {
             self.stream.received = hot.received_at(self, now);
             self.stream.last = now;
             now += self.host.page * manifest.hot_frames[number].pages;
-            self.install(self.pages.frame_pages(number));
-            self.unpacked[number] = true;
+            self.install_frame(number);
         }
-        let flows = self.policy == Policy::Streamed && frames < manifest.hot_frames.len();
+        let flows = self.policy == Policy::Streamed && frames < self.streamed;
         if !flows {
             self.close(&hot, now);
         }
@@ -66,10 +65,6 @@ impl Run<'_> {
         now += self.host.file_page * manifest.page_count();
         self.state.fill(super::run::PageState::Present);
         now + self.host.exec
-    }
-
-    fn hot_len(&self) -> u64 {
-        self.pages.frame_offsets.last().copied().expect("at least the end of the manifest")
     }
 
     /// Begins to read an object of `len` bytes, its first `limit` bytes first.
