@@ -40,6 +40,8 @@ const PIECE_MAX: f64 = 4.0 * 1024.0 * 1024.0;
 /// What takes longer than this disturbs demands for too long to be fetched without a sign (another job of ruff at 10 Mbit/s x 100 ms, where the
 /// rest takes 5 s: 7.3 to 12 s without it).
 const AT_ONCE: Duration = Duration::from_secs(6);
+/// What a page costs the processors that nobody needs: to be received, checked, unpacked and put in two places (the rest of ruff: 44 µs).
+const UNNEEDED_PAGE: Duration = Duration::from_micros(50);
 /// Another policy must be estimated to take less than this share of what the one that is bounded takes: the bandwidth is known from the
 /// first packets only when this is decided, and a start that begins with everything cannot be mended.
 const MARGIN: f64 = 0.67;
@@ -143,12 +145,14 @@ fn unseen(shape: &Shape) -> f64 {
 }
 
 /// Whether the rest is worth its bytes as soon as the hot part is here: the per-page rule (equation 3 for one page), for a mean page that
-/// no trace touched. Links of a large bandwidth-delay product are such; on others, and where it takes long, the rest waits for a sign
+/// no trace touched, which also costs work. Links of a large bandwidth-delay product and no short round trip are such; on others, and where it takes long, the rest waits for a sign
 /// that it is needed.
 pub fn rest_is_worth(shape: &Shape, link: &Link) -> bool {
     let pages = f64::from(shape.cold.pages.max(1));
+    // As bytes that take as long: on fast links it is the larger part.
+    let work = UNNEEDED_PAGE.as_secs_f64() * link.bandwidth;
     link.transfer_time(shape.rest_bytes) <= AT_ONCE
-        && worth_prefetching(unseen(shape) / pages, shape.rest_bytes as f64 / pages, link)
+        && worth_prefetching(unseen(shape) / pages, shape.rest_bytes as f64 / pages + work, link)
 }
 
 /// How long the pages are waited for that another job than the recorded ones touches, if all of them are requested one after the

@@ -48,6 +48,10 @@ fn the_rest_follows_at_once_where_bytes_are_cheaper_than_round_trips() {
     assert!(!rest_is_worth(&git, &link(1.0, 1000)), "125 kB, but 9 s in all");
     assert!(!rest_is_worth(&node(1), &link(20.0, 100)), "9 s in all");
     assert!(rest_is_worth(&node(1), &link(1000.0, 20)));
+    assert!(
+        !rest_is_worth(&node(1), &link(10_000.0, 1)),
+        "a round trip is less than the work for all that is not needed"
+    );
 }
 
 #[test]
