@@ -206,10 +206,39 @@ fn a_program_that_does_not_do_the_same_is_not_written() {
     assert_eq!(changes.code(), 125);
     assert!(changes.stderr().contains("two runs of"), "{}", changes.stderr());
     assert!(!out.exists());
+    // Every line starts with the original: a second one compares too.
+    let out = scratch().join("bash.second");
+    let lines = [format!("{bash} -c true"), format!("{bash} -c 'cksum {bash}'")];
+    let [first, second] = &lines;
+    let flags = ["--verify-run", first, "--verify-run", second];
+    let differs = relayout(Path::new(BASH), &profile, &out, &flags);
+    assert_eq!(differs.code(), 125);
+    assert!(differs.stderr().contains("line 1 of stdout was"), "{}", differs.stderr());
+    assert!(!out.exists());
+    let both = relayout(Path::new(BASH), &profile, &out, &["--verify-run", first, "--verify-run", first]);
+    assert_eq!(both.code(), 0, "{}", both.stderr());
     let (unused, out) = verified("bash.unused", "true");
     assert_eq!(unused.code(), 125);
     assert!(unused.stderr().contains("did not start"), "{}", unused.stderr());
     assert!(!out.exists());
+}
+
+#[test]
+fn an_interrupted_comparison_leaves_nothing() {
+    let profile = profile("interrupted.profile", "echo $((6*7))", &[]);
+    let directory = scratch().join("interrupted");
+    std::fs::create_dir_all(&directory).unwrap();
+    let started = scratch().join("interrupted.started");
+    let _ = std::fs::remove_file(&started);
+    let mut command = Command::new("timeout");
+    // The signal goes to pagein alone, as that of a supervisor does.
+    let line = format!("touch {}; exec sleep 60", started.display());
+    command.args(["--foreground", "--signal=TERM", "5"]).arg(pagein()).args(["relayout", BASH, "--profile"]);
+    command.arg(&profile).arg("-o").arg(directory.join("out")).args(["--verify-run", &line]);
+    let ended = run(&mut command, DEADLINE);
+    assert!(started.exists(), "the line ran: {}", ended.stderr());
+    assert!(ended.stderr().contains("was interrupted"), "{}", ended.stderr());
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
 }
 
 #[test]

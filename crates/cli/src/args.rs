@@ -446,6 +446,9 @@ pub(crate) struct Layout {
     /// Draw the pages before and after, in order of first touch
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    /// As for `pagein relayout`: with 0, what the profiled jobs gain is shown even if others would lose
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) unseen: Option<u32>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
