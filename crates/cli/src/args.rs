@@ -336,8 +336,8 @@ pub(crate) enum ProfileAction {
 #[command(
     group(clap::ArgGroup::new("from").required(true)),
     after_help = "Examples:
-  perf record -e cycles:u -j any,u ./app; perf script -F ip,sym,dso,brstacksym | pagein profile import ./app --perf - -o app.profile
-  perf record -e cycles:u ./app; perf script -F ip,sym,dso | pagein profile import ./app --perf - -o app.profile
+  perf record -e cycles:u -j any,u ./app; perf script --no-demangle -F ip,sym,dso,brstacksym | pagein profile import ./app --perf - -o app.profile
+  perf record -e cycles:u ./app; perf script --no-demangle -F ip,sym,dso | pagein profile import ./app --perf - -o app.profile
   pagein profile import ./app --symbols app.order -o app.profile       one symbol a line, as for --symbol-ordering-file"
 )]
 pub(crate) struct Import {

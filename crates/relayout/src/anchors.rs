@@ -81,7 +81,8 @@ pub(crate) fn pages(text: &Text, order: &[u64], all: &[Wanted], layout: &Layout)
             }
         }
     };
-    let touched = |ranges: &mut dyn Iterator<Item = (u64, u64)>| Touched::of(ranges.chain(refused.iter().copied()));
+    let touched =
+        |ranges: &mut dyn Iterator<Item = (u64, u64)>| Touched::of(ranges.chain(refused.iter().copied()));
     let before = touched(&mut all.iter().flat_map(ranges));
     let stay = touched(&mut all.iter().filter(|w| layout.clones_of(w.function).is_empty()).flat_map(ranges));
     let clones = Touched::of([(layout.start, layout.end - layout.start)]);

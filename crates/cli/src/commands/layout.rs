@@ -92,7 +92,8 @@ pub(crate) fn layout(args: &args::Layout) -> Result<ExitCode, Failure> {
         orders.push(entry);
         if let (0, Some(_), Err(error)) = (n, &args.svg, &outcome) {
             let failure = subject.untreatable(error);
-            nothing_to_draw = Some(Failure { text: format!("there is nothing to draw: {failure}"), ..failure });
+            nothing_to_draw =
+                Some(Failure { text: format!("there is nothing to draw: {failure}"), ..failure });
         }
     }
     let json = Json {
