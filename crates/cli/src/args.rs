@@ -386,7 +386,7 @@ Examples:
   pagein relayout /usr/bin/git --profile git.profile -o git.hot
   pagein relayout /usr/bin/git --profile git.profile -o git.hot --verify-run 'git log -1; git nosuch'
   pagein record -o git.trace -- ./git.hot status      then split the result, not the original
-  pagein split git.hot --trace git.trace -o images/git
+  pagein split ./git.hot --trace git.trace -o images/git
 
 If you can relink, compile with -ffunction-sections and give the linker an order instead (mold takes none):
   pagein relayout ./app --profile app.profile --linker lld  -o app.order   -Wl,--symbol-ordering-file=app.order

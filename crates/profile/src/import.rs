@@ -12,7 +12,8 @@ use crate::{Call, Entry, Profile, Program};
 pub enum ImportError {
     /// No sample names a function of the program.
     #[error(
-        "none of {0} samples is in {1}; record with `perf record -e cycles:u [-j any,u]` and print with `perf script --no-demangle -F ip,sym,dso[,brstacksym]`"
+        "none of {0} samples is in {1}; record with `perf record -e cycles:u [-j any,u]` and print with `perf script --no-demangle -F ip,sym,dso[,brstacksym]`; \
+         a stripped program has no names to find"
     )]
     NoSamples(usize, String),
     /// No line names a function of the program.
