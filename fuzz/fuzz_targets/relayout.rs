@@ -1,5 +1,5 @@
 //! Any bytes: the ELF reader and the rewriter give an error or a file that can be read; a profile that parses is written and read again.
-//! Start from small programs: `cp tests/*.elf fuzz/corpus/relayout/`, or compile one with `-nostdlib`.
+//! It starts from small programs: `fuzz/run.sh` makes them of `fuzz/seed.c`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -147,6 +147,45 @@ fn linkers_get_a_list_of_names_or_the_reason_why_not() {
 }
 
 #[test]
+fn every_linker_puts_functions_in_the_order_of_its_file() {
+    if !have(&["cc", "nm"]) {
+        return;
+    }
+    // `main` comes last in the file, in a section that GCC names differently from those of the others.
+    let source = scratch().join("ordered.c");
+    let function = |n| format!("__attribute__((noinline)) int f{n}(int x) {{ return sink += x * {n}; }}\n");
+    let calls = "int main(int c, char **v) { return f7(c) + f2(c) + f9(c) > 50; }\n";
+    let text = format!("volatile int sink;\n{}{calls}", (0..10).map(function).collect::<String>());
+    std::fs::write(&source, text).unwrap();
+    let build = |name: &str, flags: &[&str]| {
+        let out = scratch().join(name);
+        let mut command = Command::new("cc");
+        succeed(command.args(["-O2", "-ffunction-sections", "-o"]).arg(&out).arg(&source).args(flags));
+        out
+    };
+    let shipped = build("ordered", &[]);
+    let profile = scratch().join("ordered.profile");
+    succeed(Command::new(pagein()).args(["profile", "-o"]).arg(&profile).arg("--").arg(&shipped));
+    for linker in ["lld", "gold", "bfd"] {
+        if !have(&[&format!("ld.{linker}")]) {
+            continue;
+        }
+        let order = scratch().join(format!("ordered.{linker}"));
+        let done = relayout(&shipped, &profile, &order, &["--linker", linker]).success().stdout();
+        // What it says is what is to be done, word for word.
+        let (_, flags) = done.trim_end().split_once("build with ").unwrap();
+        let program = build(&format!("ordered-{linker}"), &flags.split(' ').collect::<Vec<_>>());
+        let symbols = succeed(Command::new("nm").arg("-n").arg(&program)).stdout();
+        let names: Vec<&str> = symbols.lines().filter_map(|line| line.rsplit(' ').next()).collect();
+        let place =
+            |name| names.iter().position(|n| *n == name).unwrap_or_else(|| panic!("{name}: {symbols}"));
+        let main = place("main");
+        assert_eq!(names[main..main + 4], ["main", "f7", "f2", "f9"], "{linker}: {symbols}");
+        succeed(&mut Command::new(program));
+    }
+}
+
+#[test]
 fn what_cannot_be_treated_is_said_and_nothing_is_written() {
     let profile = profile("refused.profile", "echo $((6*7))", &[]);
     let refuse = |app: &Path, code, expected: &str| {
@@ -161,7 +200,7 @@ fn what_cannot_be_treated_is_said_and_nothing_is_written() {
     refuse(&script, 126, "not a 64-bit little-endian ELF file");
     refuse(Path::new("/nonexistent/program"), 127, "no such program");
     let other = scratch().join("not-a-profile");
-    std::fs::write(&other, "hello\n").unwrap();
+    std::fs::write(&other, b"\x7fELF\xff\n").unwrap();
     let refused = relayout(Path::new(BASH), &other, &scratch().join("refused"), &[]);
     assert_eq!(refused.code(), 125);
     assert!(refused.stderr().contains("first line"), "{}", refused.stderr());
@@ -206,10 +245,39 @@ fn a_program_that_does_not_do_the_same_is_not_written() {
     assert_eq!(changes.code(), 125);
     assert!(changes.stderr().contains("two runs of"), "{}", changes.stderr());
     assert!(!out.exists());
+    // Every line starts with the original: a second one compares too.
+    let out = scratch().join("bash.second");
+    let lines = [format!("{bash} -c true"), format!("{bash} -c 'cksum {bash}'")];
+    let [first, second] = &lines;
+    let flags = ["--verify-run", first, "--verify-run", second];
+    let differs = relayout(Path::new(BASH), &profile, &out, &flags);
+    assert_eq!(differs.code(), 125);
+    assert!(differs.stderr().contains("line 1 of stdout was"), "{}", differs.stderr());
+    assert!(!out.exists());
+    let both = relayout(Path::new(BASH), &profile, &out, &["--verify-run", first, "--verify-run", first]);
+    assert_eq!(both.code(), 0, "{}", both.stderr());
     let (unused, out) = verified("bash.unused", "true");
     assert_eq!(unused.code(), 125);
     assert!(unused.stderr().contains("did not start"), "{}", unused.stderr());
     assert!(!out.exists());
+}
+
+#[test]
+fn an_interrupted_comparison_leaves_nothing() {
+    let profile = profile("interrupted.profile", "echo $((6*7))", &[]);
+    let directory = scratch().join("interrupted");
+    std::fs::create_dir_all(&directory).unwrap();
+    let started = scratch().join("interrupted.started");
+    let _ = std::fs::remove_file(&started);
+    let mut command = Command::new("timeout");
+    // The signal goes to pagein alone, as that of a supervisor does.
+    let line = format!("touch {}; exec sleep 60", started.display());
+    command.args(["--foreground", "--signal=TERM", "5"]).arg(pagein()).args(["relayout", BASH, "--profile"]);
+    command.arg(&profile).arg("-o").arg(directory.join("out")).args(["--verify-run", &line]);
+    let ended = run(&mut command, DEADLINE);
+    assert!(started.exists(), "the line ran: {}", ended.stderr());
+    assert!(ended.stderr().contains("was interrupted"), "{}", ended.stderr());
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
 }
 
 #[test]
@@ -308,6 +376,9 @@ fn profiles_are_made_of_lists_and_of_perf() {
     let (done, profile) = import("--perf", &perf);
     assert_eq!((done.code(), names(&profile)), (0, vec!["leaf".to_owned(), "root".into(), "main".into()]));
     assert!(profile.ends_with("c 1 0 1\n"), "{profile}");
+    let all = "a  318 14942.741435:  250000 cpu-clock:u:  55978cf13151 main+0x18";
+    let (done, profile) = import("--perf", &format!("{all} ({})\n", program.display()));
+    assert_eq!((done.code(), names(&profile)), (0, vec!["main".to_owned()]), "{}", done.stderr());
     let relaid = scratch().join("import.relaid");
     let refused = relayout(&program, &scratch().join("import.profile"), &relaid, &[]);
     assert!([0, 126].contains(&refused.code()), "{}", refused.stderr());
@@ -325,6 +396,20 @@ fn what_would_cost_other_jobs_pages_is_left_as_it_was() {
     assert_eq!(refused.code(), 126, "{refused:?}");
     assert!(refused.stderr().contains("another job than those profiled would touch"), "{refused:?}");
     assert!(!relaid.exists());
+    let layout = |unseen: &str| {
+        let mut command = Command::new(pagein());
+        command.args(["layout", BASH, "--unseen", unseen, "--profile"]).arg(&profile);
+        succeed(&mut command).stdout()
+    };
+    assert_eq!(layout("85").matches("stays as shipped").count(), 1);
+    assert!(layout("0").contains("functions moved"));
+    // There is no picture of it; what there is to say is said.
+    let mut command = Command::new(pagein());
+    command.args(["layout", BASH, "--unseen", "85", "--svg"]).arg(&relaid).arg("--profile").arg(&profile);
+    let undrawn = run(&mut command, DEADLINE);
+    assert_eq!(undrawn.code(), 126, "{undrawn:?}");
+    assert!(undrawn.stdout().contains("stays as shipped"), "{undrawn:?}");
+    assert!(undrawn.stderr().contains("nothing to draw") && !relaid.exists(), "{undrawn:?}");
     let done = relayout(Path::new(BASH), &profile, &relaid, &["--unseen", "0"]).success();
     assert!(done.stdout().contains("lie together now"), "{}", done.stdout());
     same(Path::new(BASH), &relaid, &["-c", "echo $((6*7))"]);

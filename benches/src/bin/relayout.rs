@@ -112,7 +112,7 @@ impl Bench<'_> {
     }
 
     fn row(&self) -> anyhow::Result<Row> {
-        let shipped = install(self.original, self.original, &self.path("shipped"))?;
+        let shipped = install(self.original, self.subject.name, self.original, &self.path("shipped"))?;
         let mut profiles = Vec::new();
         for (n, job) in self.subject.profiled.iter().chain([&self.subject.measured]).enumerate() {
             let profile = self.path(&format!("{n}.profile"));
@@ -136,7 +136,7 @@ impl Bench<'_> {
             if !done.status.success() {
                 bail!("{command:?}: {}", String::from_utf8_lossy(&done.stderr));
             }
-            let program = install(self.original, &file, &self.path(kind))?;
+            let program = install(self.original, self.subject.name, &file, &self.path(kind))?;
             let (startup, got) = self.record(&program)?;
             if got.status != expected.status || got.stdout != expected.stdout {
                 bail!("{} does not do the same: {got:?}\ninstead of {expected:?}", program.display());

@@ -103,14 +103,15 @@ impl Bench<'_> {
     }
 
     fn row(&self, original: &Path) -> anyhow::Result<String> {
-        let shipped = install(original, original, &self.path("shipped"))?;
+        let shipped = install(original, self.target.name, original, &self.path("shipped"))?;
         let profile = self.path("profile");
         self.observe("profile", &profile, &shipped)?;
         let file = self.path("file");
         let mut relayout = Command::new(self.pagein);
         relayout.arg("relayout").arg(&shipped).arg("--profile").arg(&profile).arg("-o").arg(&file);
-        succeed(&mut relayout)?;
-        let relaid = install(original, &file, &self.path("relaid"))?;
+        // The job that is measured is the one that was profiled.
+        succeed(relayout.args(["--unseen", "0"]))?;
+        let relaid = install(original, self.target.name, &file, &self.path("relaid"))?;
         let (before, expected) = self.start(&shipped)?;
         let (after, got) = self.start(&relaid)?;
         if got != expected {

@@ -95,7 +95,8 @@ pub const SUBJECTS: [Subject; 13] = [
         profiled: [REDIS, &["--version"], &["nosuch.conf"]],
         measured: &["redis.conf"],
         alongside: Some(
-            "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; test -S redis.sock && break; done; \
+            // Seconds, because a profiled server starts slowly; the jobs that are no servers wait for nothing.
+            "for i in 0 1 2 3 4; do for j in 0 1 2 3 4 5 6 7 8 9; do sleep 0.1; test -S redis.sock && break 2; done; done; \
              test -S redis.sock && redis-cli -s redis.sock set a b && redis-cli -s redis.sock shutdown nosave",
         ),
     },
@@ -163,14 +164,14 @@ pub fn make_files(directory: &Path) -> anyhow::Result<()> {
 }
 
 /// A place from which the program in `file` finds everything that it finds from where it is installed: the directory
-/// above its own is rebuilt of symbolic links. Returns the program's path there.
-pub fn install(original: &Path, file: &Path, root: &Path) -> anyhow::Result<PathBuf> {
+/// above its own is rebuilt of symbolic links. Returns the program's path there: `name`, which need not be that of the file. (Debian's
+/// redis-server is a link to redis-check-rdb, and does what its name says.)
+pub fn install(original: &Path, name: &str, file: &Path, root: &Path) -> anyhow::Result<PathBuf> {
     let bin = original.parent().context("a program lies in a directory")?;
-    let name = original.file_name().context("a program has a name")?;
     let above = bin.parent().unwrap_or(bin);
     let own = root.join(bin.file_name().unwrap_or("bin".as_ref()));
     fs::create_dir_all(&own)?;
-    for (from, to, but) in [(above, root, bin.file_name()), (bin, own.as_path(), Some(name))] {
+    for (from, to, but) in [(above, root, bin.file_name()), (bin, own.as_path(), Some(name.as_ref()))] {
         for entry in fs::read_dir(from)? {
             let entry = entry?;
             if Some(entry.file_name().as_os_str()) != but {

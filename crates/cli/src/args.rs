@@ -336,8 +336,8 @@ pub(crate) enum ProfileAction {
 #[command(
     group(clap::ArgGroup::new("from").required(true)),
     after_help = "Examples:
-  perf record -e cycles:u -j any,u ./app; perf script -F ip,sym,dso,brstacksym | pagein profile import ./app --perf - -o app.profile
-  perf record -e cycles:u ./app; perf script -F ip,sym,dso | pagein profile import ./app --perf - -o app.profile
+  perf record -e cycles:u -j any,u ./app; perf script --no-demangle -F ip,sym,dso,brstacksym | pagein profile import ./app --perf - -o app.profile
+  perf record -e cycles:u ./app; perf script --no-demangle -F ip,sym,dso | pagein profile import ./app --perf - -o app.profile
   pagein profile import ./app --symbols app.order -o app.profile       one symbol a line, as for --symbol-ordering-file"
 )]
 pub(crate) struct Import {
@@ -386,7 +386,7 @@ Examples:
   pagein relayout /usr/bin/git --profile git.profile -o git.hot
   pagein relayout /usr/bin/git --profile git.profile -o git.hot --verify-run 'git log -1; git nosuch'
   pagein record -o git.trace -- ./git.hot status      then split the result, not the original
-  pagein split git.hot --trace git.trace -o images/git
+  pagein split ./git.hot --trace git.trace -o images/git
 
 If you can relink, compile with -ffunction-sections and give the linker an order instead (mold takes none):
   pagein relayout ./app --profile app.profile --linker lld  -o app.order   -Wl,--symbol-ordering-file=app.order
@@ -446,6 +446,9 @@ pub(crate) struct Layout {
     /// Draw the pages before and after, in order of first touch
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    /// As for `pagein relayout`: with 0, what the profiled jobs gain is shown even if others would lose
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) unseen: Option<u32>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -58,7 +58,7 @@ impl fmt::Display for Coverage {
         let (bytes, full) = (self.bytes(), self.utilisation() * 100.0);
         write!(
             out,
-            "{} ranges, {bytes} bytes on {} pages, {full:.0} % of them used",
+            "{} ranges, {bytes} bytes on {} pages, {full:.0} % of their bytes used",
             self.ranges,
             self.pages()
         )

@@ -38,24 +38,29 @@ impl Linker {
     pub fn file(self, graph: &Graph, order: &[usize]) -> (String, usize) {
         let names: Vec<&str> = order.iter().filter_map(|n| graph.nodes[*n].name.as_deref()).collect();
         let mut out = String::new();
-        let lines = |out: &mut String, prefix: &str| {
-            for name in &names {
-                writeln!(out, "{prefix}{name}").expect("a String takes any text");
-            }
-        };
+        let mut line =
+            |text: std::fmt::Arguments<'_>| writeln!(out, "{text}").expect("a String takes any text");
+        let sections = names.iter().flat_map(|name| sections_of(name));
         match self {
-            Self::Lld => lines(&mut out, ""),
-            Self::Gold => lines(&mut out, ".text."),
+            Self::Lld => names.iter().for_each(|name| line(format_args!("{name}"))),
+            Self::Gold => sections.for_each(|section| line(format_args!("{section}"))),
             Self::Bfd => {
-                out.push_str("SECTIONS\n{\n  .text.pagein_hot :\n  {\n");
-                for name in &names {
-                    // Names with characters that mean something in a script are quoted.
-                    writeln!(out, "    *(\".text.{name}\")").expect("a String takes any text");
-                }
-                out.push_str("  }\n}\nINSERT BEFORE .text;\n");
+                line(format_args!("SECTIONS\n{{\n  .text.pagein_hot :\n  {{"));
+                // Names with characters that mean something in a script are quoted.
+                sections.for_each(|section| line(format_args!("    *(\"{section}\")")));
+                line(format_args!("  }}\n}}\nINSERT BEFORE .text;"));
             }
         }
         (out, order.len() - names.len())
+    }
+}
+
+/// The sections of its own that a compiler may have put a function into. GCC keeps apart what it takes for hot, what runs once before or
+/// as `main`, and, as a symbol of its own, the part of a function that it takes for unlikely (`-freorder-functions`, on at -O2).
+fn sections_of(name: &str) -> Vec<String> {
+    match name.strip_suffix(".cold") {
+        Some(function) => vec![format!(".text.unlikely.{function}")],
+        None => [".text.", ".text.hot.", ".text.startup."].map(|prefix| format!("{prefix}{name}")).into(),
     }
 }
 
@@ -66,11 +71,15 @@ mod tests {
     #[test]
     fn files_name_functions_in_order() {
         let mut graph = crate::order::tests::graph(&[0, 1, 2], &[]);
-        graph.nodes[0].name = Some("b".into());
+        graph.nodes[0].name = Some("b.cold".into());
         graph.nodes[2].name = Some("a".into());
         let file = |linker: Linker| linker.file(&graph, &[2, 1, 0]);
-        assert_eq!(file(Linker::Lld), ("a\nb\n".into(), 1));
-        assert_eq!(file(Linker::Gold).0, ".text.a\n.text.b\n");
-        assert!(file(Linker::Bfd).0.contains("*(\".text.a\")\n    *(\".text.b\")"));
+        assert_eq!(file(Linker::Lld), ("a\nb.cold\n".into(), 1));
+        let sections = [".text.a", ".text.hot.a", ".text.startup.a", ".text.unlikely.b"];
+        assert_eq!(file(Linker::Gold).0.lines().collect::<Vec<_>>(), sections);
+        let quoted = sections.map(|section| format!("    *(\"{section}\")\n")).concat();
+        let script =
+            format!("SECTIONS\n{{\n  .text.pagein_hot :\n  {{\n{quoted}  }}\n}}\nINSERT BEFORE .text;\n");
+        assert_eq!(file(Linker::Bfd).0, script);
     }
 }

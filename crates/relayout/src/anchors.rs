@@ -63,8 +63,15 @@ pub(crate) fn find(
     layout.clones.iter().map(|c| c.function).filter(|f| pages(*f).all(|page| kept.contains(&page))).collect()
 }
 
-/// Pages of code that what is wanted touches as shipped, and with the functions of `layout` cloned.
-pub(crate) fn pages(text: &Text, all: &[Wanted], layout: &Layout) -> (usize, usize) {
+/// Pages of code that `order` touches as shipped, and with the functions of `layout` cloned. Of a function that is not wanted, because it
+/// cannot be copied, the addresses named count.
+pub(crate) fn pages(text: &Text, order: &[u64], all: &[Wanted], layout: &Layout) -> (usize, usize) {
+    let wanted: HashSet<usize> = all.iter().map(|w| w.function).collect();
+    let refused: Vec<(u64, u64)> = order
+        .iter()
+        .filter(|addr| text.functions.find(**addr).is_some_and(|f| !wanted.contains(&f)))
+        .map(|addr| (*addr, 1))
+        .collect();
     let ranges = |w: &Wanted| -> Vec<(u64, u64)> {
         let f = text.function(w.function);
         match w.parts.as_slice() {
@@ -74,8 +81,10 @@ pub(crate) fn pages(text: &Text, all: &[Wanted], layout: &Layout) -> (usize, usi
             }
         }
     };
-    let before = Touched::of(all.iter().flat_map(ranges));
-    let stay = Touched::of(all.iter().filter(|w| layout.clones_of(w.function).is_empty()).flat_map(ranges));
+    let touched =
+        |ranges: &mut dyn Iterator<Item = (u64, u64)>| Touched::of(ranges.chain(refused.iter().copied()));
+    let before = touched(&mut all.iter().flat_map(ranges));
+    let stay = touched(&mut all.iter().filter(|w| layout.clones_of(w.function).is_empty()).flat_map(ranges));
     let clones = Touched::of([(layout.start, layout.end - layout.start)]);
     (before.pages, stay.pages + clones.pages)
 }

@@ -155,7 +155,8 @@ pub(crate) fn eh_frame<'a>(program: &Program<'a>) -> Option<(u64, &'a [u8])> {
     let bases = BaseAddresses::default().set_eh_frame_hdr(header.addr);
     let gimli::Pointer::Direct(start) = hdr.parse(&bases, 8).ok()?.eh_frame_ptr() else { return None };
     let segment = program.loads().find(|s| s.contains(start))?;
-    let rest = segment.addr + segment.file_size - start;
+    // What of a segment is not in the file has no table either.
+    let rest = (segment.addr + segment.file_size).checked_sub(start)?;
     Some((start, program.at(start, rest)?))
 }
 

@@ -169,7 +169,7 @@ pub fn relayout(bytes: &[u8], order: &[u64], options: &Options) -> Result<(Vec<u
     };
     let cloned: Vec<_> = wanted.iter().filter(|w| !anchored.contains(&w.function)).cloned().collect();
     let layout = Layout::place(&program, &text, &cloned, start);
-    (report.pages_before, report.pages_after) = anchors::pages(&text, &wanted, &layout);
+    (report.pages_before, report.pages_after) = anchors::pages(&text, order, &wanted, &layout);
     if !options.even_without_gain && report.pages_after * 10 > report.pages_before * LEAST_GAIN {
         return Err(Untreatable::NoGain { before: report.pages_before, after: report.pages_after });
     }

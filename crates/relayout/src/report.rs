@@ -43,8 +43,8 @@ pub enum Untreatable {
     )]
     NoGain { before: usize, after: usize },
     #[error(
-        "another job than those profiled would touch an estimated {after} pages of code instead of {before}; profile more jobs, and \
-         merge the profiles"
+        "another job than those profiled would touch an estimated {after} pages of code instead of {before}; profile more jobs and \
+         merge the profiles, or `relayout --unseen 0` if only profiled jobs are run"
     )]
     LossElsewhere { before: usize, after: usize },
     #[error("the program was reordered before; start from the file as it was shipped")]
@@ -103,7 +103,7 @@ pub struct Report {
     pub clipped: usize,
     /// Touched functions left in place because pointers that cannot be redirected keep their pages in use.
     pub anchored: usize,
-    /// Pages of code that the profile's functions cover as shipped.
+    /// Pages of code that the profile's functions cover as shipped, those that cannot be copied included.
     pub pages_before: usize,
     /// Pages of code that they cover now.
     pub pages_after: usize,

@@ -63,10 +63,11 @@ impl From<&Coverage> for Pages {
 }
 
 pub(crate) fn layout(args: &args::Layout) -> Result<ExitCode, Failure> {
-    let subject = Subject::open(&args.app, profile::read(&args.profile)?)?;
+    let subject = Subject { unseen: args.unseen, ..Subject::open(&args.app, profile::read(&args.profile)?)? };
     let touched = subject.touched()?;
     let before = Coverage::of(touched.iter().copied());
     let mut orders = Vec::new();
+    let mut nothing_to_draw = None;
     for (n, order) in order::all().into_iter().enumerate() {
         let outcome = subject.relayout(order);
         let entry = match &outcome {
@@ -91,7 +92,8 @@ pub(crate) fn layout(args: &args::Layout) -> Result<ExitCode, Failure> {
         orders.push(entry);
         if let (0, Some(_), Err(error)) = (n, &args.svg, &outcome) {
             let failure = subject.untreatable(error);
-            return Err(Failure { text: format!("there is nothing to draw: {failure}"), ..failure });
+            nothing_to_draw =
+                Some(Failure { text: format!("there is nothing to draw: {failure}"), ..failure });
         }
     }
     let json = Json {
@@ -111,7 +113,7 @@ pub(crate) fn layout(args: &args::Layout) -> Result<ExitCode, Failure> {
     } else {
         print(&text(&json))?;
     }
-    Ok(ExitCode::SUCCESS)
+    nothing_to_draw.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
 /// Where the ranges lie in the new file: in the copies, where there are any.
@@ -145,6 +147,13 @@ fn text(json: &Json) -> String {
         ),
         format!("as shipped        {}", pages(&json.as_shipped)),
     ];
+    // The reasons hardly differ (estimates by a page or two): the default order's is given.
+    if let [OrderJson { untreatable: Some(why), .. }, rest @ ..] = &json.orders[..]
+        && rest.iter().all(|order| order.untreatable.is_some())
+    {
+        lines.push(format!("in every order    stays as shipped: {why}"));
+        return lines.join("\n");
+    }
     for order in &json.orders {
         let gain = match (&order.after, &order.untreatable) {
             (Some(after), _) => format!(

@@ -94,6 +94,7 @@ pub(crate) fn merged(profiles: &[PathBuf]) -> Result<Profile, Failure> {
 
 /// Reads a profile.
 pub(crate) fn read(path: &Path) -> Result<Profile, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| pagein(path, &error))?;
-    Profile::parse(&text).map_err(|error| pagein(path, &error))
+    let bytes = std::fs::read(path).map_err(|error| pagein(path, &error))?;
+    // A file that is no text is no profile, and that is what is said.
+    Profile::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| pagein(path, &error))
 }

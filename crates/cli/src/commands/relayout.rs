@@ -55,9 +55,7 @@ fn keep_if_alike(
     candidate.as_file().set_permissions(permissions).map_err(write)?;
     // Closed: a file that is open for writing cannot be executed.
     let candidate = candidate.into_temp_path();
-    for line in lines {
-        verify_run::verify_run(original, &candidate, line)?;
-    }
+    verify_run::verify_run(original, &candidate, lines)?;
     candidate.persist(output).map_err(|error| pagein(output, &error.error))
 }
 

@@ -7,34 +7,52 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::path::Path;
+use std::process::{ExitStatus, Output, Stdio};
 
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::{Uid, getegid, geteuid};
 use pagein_loader::Failure;
+use tokio::process::Command;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{failed, pagein};
 
 /// Characters of a differing line that are shown.
 const SHOWN: usize = 160;
 
-/// Runs `line` by the shell, first with `original` as it is and then with `relaid` in its place. Fails with the difference.
+/// Runs each line by the shell, first with `original` as it is and then with `relaid` in its place. Fails with the first difference.
 ///
 /// The calling process lives in a namespace of its own afterwards and must have one thread only.
-pub(crate) fn verify_run(original: &Path, relaid: &Path, line: &str) -> Result<(), Failure> {
+pub(crate) fn verify_run(original: &Path, relaid: &Path, lines: &[String]) -> Result<(), Failure> {
     let original = fs::canonicalize(original).map_err(|error| pagein(original, &error))?;
     let relaid = fs::canonicalize(relaid).map_err(|error| pagein(relaid, &error))?;
     enter_namespace()?;
-    let before = shell(line)?;
+    // In this thread: a namespace is a thread's.
+    let runtime = Builder::new_current_thread().enable_io().build().map_err(failed)?;
+    runtime.block_on(async {
+        for line in lines {
+            compare(&original, &relaid, line).await?;
+        }
+        Ok(())
+    })
+}
+
+async fn compare(original: &Path, relaid: &Path, line: &str) -> Result<(), Failure> {
+    let before = shell(line).await?;
     // Before the mount: the file itself, not the one in front of it.
-    let opened = Opened::watch(&relaid)?;
-    let mounted = mount(Some(&relaid), &original, None::<&str>, MsFlags::MS_BIND, None::<&str>);
+    let opened = Opened::watch(relaid)?;
+    let mounted = mount(Some(relaid), original, None::<&str>, MsFlags::MS_BIND, None::<&str>);
     mounted
         .map_err(|error| refused(&format!("cannot mount {} over the program: {error}", relaid.display())))?;
-    let after = shell(line)?;
+    let after = shell(line).await;
+    // The next line starts with the original again, and a file that is mounted cannot be renamed. Detached: what the line left
+    // running may still use it.
+    umount2(original, MntFlags::MNT_DETACH).map_err(failed)?;
+    let after = after?;
     if !opened.was()? {
         let text = format!(
             "--verify-run: `{line}` did not start {}, so nothing was compared: name it as it is found in PATH",
@@ -43,8 +61,7 @@ pub(crate) fn verify_run(original: &Path, relaid: &Path, line: &str) -> Result<(
         return Err(Failure { code: Failure::PAGEIN, text });
     }
     let Some(difference) = difference(&before, &after) else { return Ok(()) };
-    nix::mount::umount(&original).map_err(failed)?;
-    let text = match self::difference(&before, &shell(line)?) {
+    let text = match self::difference(&before, &shell(line).await?) {
         None => format!("--verify-run: `{line}` does not do the same with the relaid program: {difference}"),
         Some(own) => format!(
             "--verify-run: two runs of `{line}` with the original differ ({own}), so nothing can be compared: take a command that \
@@ -80,10 +97,29 @@ fn map_ids(uid: Uid, gid: u32) -> std::io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 
-fn shell(line: &str) -> Result<Output, Failure> {
+/// Runs a line. A signal that would end this process ends the line instead, so that the new file is removed.
+async fn shell(line: &str) -> Result<Output, Failure> {
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", line]).stdin(Stdio::null());
-    command.output().map_err(|error| pagein(&PathBuf::from("/bin/sh"), &error))
+    command.args(["-c", line]).stdin(Stdio::null()).kill_on_drop(true);
+    let [mut interrupt, mut terminate, mut hangup] =
+        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+    let number = tokio::select! {
+        output = command.output() => return output.map_err(|error| pagein(Path::new("/bin/sh"), &error)),
+        number = arrived(&mut interrupt, SignalKind::interrupt()) => number,
+        number = arrived(&mut terminate, SignalKind::terminate()) => number,
+        number = arrived(&mut hangup, SignalKind::hangup()) => number,
+    };
+    let text = format!("--verify-run: `{line}` was interrupted; nothing is written");
+    Err(Failure { code: 128 + number, text })
+}
+
+/// The signal's number, once it has come; never, if it cannot be waited for.
+async fn arrived(signal: &mut std::io::Result<Signal>, kind: SignalKind) -> u8 {
+    match signal {
+        Ok(signal) => signal.recv().await,
+        Err(_) => std::future::pending().await,
+    };
+    kind.as_raw_value() as u8
 }
 
 /// Whether a file is opened, as it is when it is executed.

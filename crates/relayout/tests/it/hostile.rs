@@ -35,6 +35,30 @@ fn survives(bytes: &[u8], order: &[u64]) {
     }
 }
 
+/// Without section headers the search header says where the unwind tables start; here that is behind what the file has of the segment.
+#[test]
+fn unwind_tables_beyond_the_file() {
+    let (mut bytes, order) = PROGRAMS[2].clone();
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    // ELF-64 header: e_phoff, e_phnum; program header: p_type, p_vaddr, p_filesz.
+    let (table, count) = (word(&bytes, 32) as usize, usize::from(bytes[56]));
+    let headers = || (0..count).map(|n| table + 56 * n);
+    let search = headers().find(|at| bytes[*at..*at + 4] == 0x6474_e550_u32.to_le_bytes()).unwrap();
+    let address = word(&bytes, search + 16);
+    let holds = |at: &usize| {
+        let start = word(&bytes, at + 16);
+        bytes[*at..*at + 4] == [1, 0, 0, 0] && (start..start + word(&bytes, at + 32)).contains(&address)
+    };
+    let load = headers().find(holds).unwrap();
+    let left = address + 12 - word(&bytes, load + 16);
+    bytes[load + 32..load + 40].copy_from_slice(&left.to_le_bytes());
+    bytes[search + 32..search + 40].copy_from_slice(&12_u64.to_le_bytes());
+    // e_shoff, e_shnum, e_shstrndx.
+    bytes[40..48].fill(0);
+    bytes[60..64].fill(0);
+    survives(&bytes, &order);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
