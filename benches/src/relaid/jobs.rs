@@ -21,6 +21,17 @@ pub struct Subject {
 }
 
 const REDIS: &[&str] = &["--port", "0", "--unixsocket", "redis.sock", "--save", "", "--dir", "."];
+const REDIS_WITH_LOG: &[&str] = &["--port", "0", "--unixsocket", "redis.sock", "--appendonly", "yes"];
+const REDIS_AS_CACHE: &[&str] = &[
+    "--port",
+    "0",
+    "--unixsocket",
+    "redis.sock",
+    "--maxmemory",
+    "20mb",
+    "--maxmemory-policy",
+    "allkeys-lru",
+];
 
 /// All of them.
 pub const SUBJECTS: [Subject; 13] = [
@@ -92,10 +103,10 @@ pub const SUBJECTS: [Subject; 13] = [
     },
     Subject {
         name: "redis-server",
-        profiled: [REDIS, &["--version"], &["nosuch.conf"]],
+        profiled: [REDIS, REDIS_WITH_LOG, REDIS_AS_CACHE],
         measured: &["redis.conf"],
         alongside: Some(
-            // Seconds, because a profiled server starts slowly; the jobs that are no servers wait for nothing.
+            // Seconds, because a profiled server starts slowly.
             "for i in 0 1 2 3 4; do for j in 0 1 2 3 4 5 6 7 8 9; do sleep 0.1; test -S redis.sock && break 2; done; done; \
              test -S redis.sock && redis-cli -s redis.sock set a b && redis-cli -s redis.sock shutdown nosave",
         ),
