@@ -231,9 +231,9 @@ impl Fill {
     }
 
     /// Whether so many bytes that are on their way may be asked for once more: what comes twice delays all the rest, which must not take
-    /// much longer than a download.
+    /// much longer than a download. The few pages that another run of a recorded job touches are not worth waiting for.
     pub(crate) fn may_overtake(&self, bytes: u64) -> bool {
-        let Some(plan) = self.plan.get() else { return true };
+        let Some(plan) = self.plan.get().filter(|_| self.is_evident()) else { return true };
         let rest: u64 = plan.frames.last().map_or(0, |frame| frame.end - plan.start);
         let before = self.overtaken.fetch_add(bytes, Ordering::Relaxed);
         let may = before + bytes <= rest / OVERTAKEN;
