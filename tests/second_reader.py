@@ -190,7 +190,7 @@ class Manifest:
             index_len = fields.uint(0, 4 + bound(64 * total + 64), "an index's length")
             digest = fields.take(32)
             self.sets[which] = index_len, digest, fields.uint(0, 6184 * total, "the groups' size")
-        self.not_linked = fields.uint(0, 7, "the linking")
+        self.not_linked = fields.uint(0, 8, "the linking")
         self.relocations, self.linked = 0, set()
         if self.not_linked == 0:
             self.relocations = fields.uint(0, 512 * total, "the relocations")

@@ -43,7 +43,7 @@ impl LinkPlan {
             return Err(NotLinked::NothingToDo);
         }
         let pages = words.pages.into_iter().map(|(number, changes)| {
-            let page = linked_page(file, number, &changes).ok_or(NotLinked::Malformed)?;
+            let page = linked_page(file, number, &changes).ok_or(NotLinked::Unforeseen)?;
             Ok((number, page))
         });
         Ok(Self { pages: pages.collect::<Result<_, _>>()?, relocations: relocations as u64 })

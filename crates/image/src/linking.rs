@@ -247,9 +247,12 @@ pub enum NotLinked {
     /// The dynamic section or a table is not where or what it should be.
     #[error("the dynamic section or a relocation table is not in the usual form")]
     Malformed = 7,
+    /// More than [`MAX_ORIGINALS`] relocated words of one page hold neither zero nor their addends in the file.
+    #[error("too many relocated words of a page hold something else in the file")]
+    Unforeseen = 8,
 }
 
-const REASONS: [NotLinked; 7] = [
+const REASONS: [NotLinked; 8] = [
     NotLinked::NotWanted,
     NotLinked::Fixed,
     NotLinked::NothingToDo,
@@ -257,6 +260,7 @@ const REASONS: [NotLinked; 7] = [
     NotLinked::Unaligned,
     NotLinked::Twice,
     NotLinked::Malformed,
+    NotLinked::Unforeseen,
 ];
 
 /// Whether pages are in linked form.
