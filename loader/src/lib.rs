@@ -56,7 +56,7 @@ mod worker;
 pub use cache::{Cache, Contents, Count, DEFAULT_LIMIT, Trimmed, default_cache};
 pub use failure::Failure;
 pub use profile::{ProfileConfig, profile};
-pub use record::{RecordConfig, find_program, record};
+pub use record::{RecordConfig, find_named, find_program, record};
 pub use run::{RunConfig, run};
 pub use stats::Stats;
 pub use trouble::Trouble;

@@ -89,8 +89,14 @@ fn elf_trouble(path: &Path, error: pagein_elf::ElfError) -> Trouble {
     Trouble::Elf { program: path.display().to_string(), error }
 }
 
-/// Looks a program up as a shell does.
+/// Looks a program up as a shell does; its file, whatever links lead there.
 pub fn find_program(name: &OsString) -> Result<PathBuf, Failure> {
+    let found = find_named(name)?;
+    std::fs::canonicalize(&found).map_err(|error| Trouble::file(&found)(error).into())
+}
+
+/// The same, but the path has the name that was given, which may be that of a link: some programs do what their name says.
+pub fn find_named(name: &OsString) -> Result<PathBuf, Failure> {
     let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
         vec![PathBuf::from(name)]
     } else {
@@ -102,8 +108,7 @@ pub fn find_program(name: &OsString) -> Result<PathBuf, Failure> {
         code: Failure::NOT_FOUND,
         text: format!("{}: there is no such program; give its path", name.display()),
     };
-    let found = found.ok_or_else(missing)?;
-    std::fs::canonicalize(found).map_err(|error| Trouble::file(found)(error).into())
+    found.cloned().ok_or_else(missing)
 }
 
 struct Recording<'a> {

@@ -217,4 +217,10 @@ fn names() {
     let mut command = pagein_run("streamed", &url);
     let name = pagein_testkit::run(command.args(["-c", "echo $0"]), pagein_tests::real::DEADLINE);
     assert_eq!(name.stdout(), "bash\n");
+    // Some programs do what their name says, and are there as links (Debian's redis-server).
+    let link = scratch().join("another-name");
+    std::os::unix::fs::symlink(bash, &link).unwrap();
+    let mut command = pagein_run("streamed", &image(&link, &["-c", "true"]));
+    let name = pagein_testkit::run(command.args(["-c", "echo $0"]), pagein_tests::real::DEADLINE);
+    assert_eq!(name.stdout(), "another-name\n");
 }

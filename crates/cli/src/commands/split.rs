@@ -31,7 +31,7 @@ struct Json<'a> {
 }
 
 pub(crate) fn split(args: args::Split) -> Result<ExitCode, Failure> {
-    let app = pagein_loader::find_program(&args.app)?;
+    let app = pagein_loader::find_named(&args.app)?;
     let relaid =
         if args.profiles.is_empty() { None } else { relaid::prepare(&app, &args.profiles, &args.traces)? };
     let (app, traces) = match &relaid {
