@@ -29,9 +29,8 @@ use crate::tell::MemoryId;
 use crate::trouble::Trouble;
 
 /// Connections over which the hot object is asked for from the beginning, where nothing is known of the host. Each brings a flight in
-/// the first round trip; on a slow link what they bring together, 30 packets, is a queue that routers have room for. Of four, one run in four lost
-/// the end of a flight at 10 Mbit/s and a queue of 32 packets, and 0.1 to 0.4 s until it was sent again.
-const CONNECTIONS_AT_FIRST: u32 = 3;
+/// the first round trip.
+const CONNECTIONS_AT_FIRST: u32 = 4;
 /// Size of a hot object that is not known yet: as many connections are made as one of this size is worth.
 const USUAL_HOT: u64 = 2 << 20;
 
