@@ -1,11 +1,11 @@
-//! The rest of the program, in the background: the frames of `whole` behind the hot ones, in long and well compressed form, so that
-//! a job that nobody recorded is bounded by the download of the whole, and a later start needs no network.
+//! The rest of the program: the frames of `whole` behind the hot ones, so that a job that nobody recorded is bounded by the download of
+//! the whole, and a later start needs no network.
 //!
-//! It must not keep anything that is needed now waiting for long. It asks for a bandwidth-delay product at a time, and only when nothing
-//! has been demanded for as long as that occupies the link; one at a time beside the demands as soon as these show that this is another
-//! job than the recorded ones; and for all of it, over the connections of the hot stream, where the model says that it is worth its bytes
-//! or when demands have cost, or are expected to cost, a third of it. What comes is unpacked by a thread that yields the processor. It
-//! begins behind the hot stream, and beside its end.
+//! It must not keep anything that is needed now waiting for long. All of it follows the hot part at once, in the same flow of requests
+//! (`flow`), where the model says that it is worth its bytes and its work; or as soon as demands have cost, or are expected to cost, a
+//! third of it. Before that it asks for a bandwidth-delay product at a time: one at a time beside the demands when these show that this is
+//! another job than the recorded ones, else only when nothing has been demanded for as long as that occupies the link. What comes is unpacked
+//! by a thread that yields the processor, in order, since each frame continues the one before.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -43,9 +43,9 @@ const EVIDENCE: u32 = 3;
 const OTHER_JOB: f64 = 0.5;
 /// Fewer bytes than these tell too little of a link to be remembered.
 const REMEMBERED_BYTES: u64 = 128 << 10;
-/// The rest is bought when demands have cost this part of it.
+/// The rest is bought when demands have cost one part of so many of it.
 const RENT: u32 = 3;
-/// While all of the rest is on its way, at most this part of it is asked for once more.
+/// While all of the rest is on its way to another job than the recorded ones, at most one part of so many of it is asked for once more.
 const OVERTAKEN: u64 = 64;
 /// A hot stream of no more than so many bandwidth-delay products is over before it fills the link for long.
 const BESIDE: f64 = 1.5;
